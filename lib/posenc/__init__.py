@@ -1,0 +1,34 @@
+"""posenc: Transformer positional encodings that compute exactly the formula on the page.
+
+The library of the book *Where Am I? Transformer positional encodings, derived and run*. Modules
+have the names of the book's chapters.
+"""
+
+from .absolute.sinusoidal import Sinusoidal
+from .attention import Attention
+from .encoding import At, Combined, Encoding, Project, positions_from_mask
+from .model import Block, Transformer
+from .normalise import L2, NORMALISERS, Exp, ExpOverN, ReluSquaredOverN, Softmax, SwishL2
+from .unconventional.rotary import Rotary
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "L2",
+    "NORMALISERS",
+    "At",
+    "Attention",
+    "Block",
+    "Combined",
+    "Encoding",
+    "Exp",
+    "ExpOverN",
+    "Project",
+    "ReluSquaredOverN",
+    "Rotary",
+    "Sinusoidal",
+    "Softmax",
+    "SwishL2",
+    "Transformer",
+    "positions_from_mask",
+]

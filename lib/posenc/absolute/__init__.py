@@ -1,0 +1,1 @@
+"""The absolute encodings, one module for each chapter."""

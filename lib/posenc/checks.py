@@ -1,0 +1,46 @@
+"""Wrong input gets one clear sentence, before any work."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+def require(condition: bool, sentence: str, *values: object) -> None:
+    """Raise `ValueError` unless the condition holds.
+
+    Where a forward pass gets here, the sentence is a template, as of `str.format`, and not an
+    f-string: filled in before it is needed, it would tie a compiled function to one length.
+    """
+    if not condition:
+        values = tuple(tuple(v) if isinstance(v, torch.Size) else v for v in values)
+        raise ValueError(sentence.format(*values) if values else sentence)
+
+
+def require_type(name: str, value: object, kind: type, article: str = "a") -> None:
+    """Raise `TypeError` unless the value is of the kind."""
+    if not isinstance(value, kind):
+        came = value.__name__ if isinstance(value, type) else type(value).__name__
+        what = "the class" if isinstance(value, type) else "of type"
+        raise TypeError(f"{name} must be {article} {kind.__name__}, but is {what} {came}")
+
+
+def require_size(name: str, n: int, least: int = 1) -> None:
+    """Raise unless n is a whole number (`TypeError`), and not less than least (`ValueError`)."""
+    if not isinstance(n, int | torch.SymInt):
+        raise TypeError(f"{name} must be a whole number, but is {n!r}")
+    require(n >= least, "{} must be {} or more, but is {}", name, least, n)
+
+
+def concrete(tensor: Tensor) -> bool:
+    """Whether the tensor has values that Python may look at.
+
+    False under compile, export and vmap and on the meta device, where a check of values is skipped.
+    """
+    return not (
+        torch.compiler.is_compiling()
+        or tensor.is_meta
+        or isinstance(tensor, FakeTensor)
+        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )

@@ -1,0 +1,1 @@
+"""The relative encodings, one module for each chapter."""

@@ -1,0 +1,1 @@
+"""The unconventional encodings, one module for each chapter."""

@@ -1,0 +1,16 @@
+"""Agreement with published packages: functions that pytest and the book's ledger both call.
+
+Each takes nothing and returns an `Agreement`. `COMPARISONS` lists them in the order of the book.
+"""
+
+from collections.abc import Callable
+
+from . import rotary, sinusoidal
+from .result import Agreement
+
+COMPARISONS: tuple[Callable[[], Agreement], ...] = (
+    *sinusoidal.COMPARISONS,
+    *rotary.COMPARISONS,
+)
+
+__all__ = ["COMPARISONS", "Agreement"]

@@ -1,0 +1,121 @@
+"""Every encoding and every normaliser, by name: one line here puts a new one under all contracts.
+
+Sizes differ on every axis, so that a swapped axis shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from posenc import (
+    NORMALISERS,
+    At,
+    Attention,
+    Combined,
+    Encoding,
+    ExpOverN,
+    ReluSquaredOverN,
+    Rotary,
+    Sinusoidal,
+    Softmax,
+)
+
+BATCH, HEADS, HEAD_DIM, VALUE_DIM, N = 2, 3, 4, 5, 7
+DIM = HEADS * HEAD_DIM  # what `Transformer` needs
+
+ENCODINGS: dict[str, Callable[[], Encoding]] = {
+    "none": Encoding,
+    "sinusoidal": lambda: Sinusoidal(DIM),
+    "sinusoidal halves": lambda: Sinusoidal(DIM, layout="halves"),
+    "rotary": lambda: Rotary(HEAD_DIM),
+    "rotary half-split": lambda: Rotary(HEAD_DIM, layout="half-split"),
+    "rotary partial": lambda: Rotary(HEAD_DIM, width=2),
+    "rotary values absolute": lambda: Rotary(HEAD_DIM, values="absolute"),
+    "rotary values relative": lambda: Rotary(HEAD_DIM, values="relative"),
+    "rotary learned": lambda: Rotary(HEAD_DIM, learned=True),
+    "sinusoidal + rotary": lambda: Combined(Sinusoidal(DIM), Rotary(HEAD_DIM, values="relative")),
+}
+
+LEARNED = {"rotary learned"}
+"""Encodings with parameters."""
+
+BLIND = {"none"}
+"""Encodings that do not look at positions."""
+
+RELATIVE = {
+    "none",
+    "rotary",
+    "rotary half-split",
+    "rotary partial",
+    "rotary values relative",
+    "rotary learned",
+}
+"""Encodings whose outputs depend on distances only."""
+
+WHOLE_SEQUENCE = {"exp/n", "relu2/n"}
+"""Normalisers that refuse a key cache."""
+
+ALL_NORMALISERS: dict[str, Callable[[], nn.Module]] = {
+    **NORMALISERS,
+    "exp/n visible": lambda: ExpOverN("visible"),
+    "relu2/n visible": lambda: ReluSquaredOverN("visible"),
+}
+
+
+def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Seeded normal numbers, not symmetric in any way."""
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (numbers + 0.1).to(dtype)
+
+
+def positions_with_gaps(batch: int = BATCH, n: int = N) -> Tensor:
+    """(batch, n) int64: increasing with gaps, another row for each batch."""
+    steps = 1 + torch.arange(batch * n).reshape(batch, n) % 3
+    return steps.cumsum(-1) + torch.arange(batch)[:, None]
+
+
+def weights(module: nn.Module, seed: int = 0) -> nn.Module:
+    """The module, its matrices and vectors filled with seeded numbers of a moderate size."""
+    with torch.no_grad():
+        for name, parameter in sorted(module.named_parameters()):
+            if not name.endswith("theta"):
+                seed += 1
+                parameter.copy_(draw(*parameter.shape, seed=seed) * parameter.shape[-1] ** -0.5)
+    return module
+
+
+class Layer(nn.Module):
+    """All four stages of one encoding: embed, and an attention whose values have another width."""
+
+    def __init__(
+        self, encoding: Encoding, normaliser: nn.Module | None = None, causal: bool = True
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.attention = Attention(
+            DIM, HEADS, encoding, normaliser, head_dim=HEAD_DIM, value_dim=VALUE_DIM
+        )
+
+    def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        at = At.of(positions, mask=mask, causal=self.causal)
+        return self.attention(self.attention.encoding.embed(x, positions, mask), at)
+
+
+def layer(encoding: Callable[[], Encoding], normaliser: Callable[[], nn.Module] = Softmax) -> Layer:
+    """A new layer, of what the two make."""
+    return Layer(encoding(), normaliser())
+
+
+CONTRACTS: dict[str, Callable[[], Layer]] = {
+    **{name: partial(layer, make) for name, make in ENCODINGS.items()},
+    **{
+        f"none, {name}": partial(layer, Encoding, make)
+        for name, make in ALL_NORMALISERS.items()
+        if name != "softmax"
+    },
+}
+"""A layer for every encoding, under softmax, and for every normaliser, without an encoding."""
