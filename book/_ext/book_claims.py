@@ -112,7 +112,8 @@ class Claims(SphinxDirective):
             "",
             nodes.inline("", label, classes=["xref", "std", "std-ref"]),
             refdomain="std",
-            reftype="ref",
+            # the text of a figure's `ref` would be its whole caption
+            reftype="numref" if label.startswith("fig-") else "ref",
             reftarget=label,
             refdoc=self.env.docname,
             refexplicit=False,

@@ -41,6 +41,8 @@ MACROS = {
 
 #: Punctuation that belongs to the formula before or after it.
 OPENING, CLOSING = "([“‘", ",.;:!?)]”’–-"
+#: Characters of LaTeX above which a formula may itself need to break on a phone.
+LONG = 60
 
 
 class BadFormula(Exception):
@@ -95,6 +97,8 @@ def _html(node: nodes.Element, display: bool) -> str:
 def keep_punctuation(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Keep the comma after a formula on its line: a browser would break the line between them."""
     for formula in list(doctree.findall(nodes.math)):
+        if len(formula.astext()) > LONG:
+            continue
         parent, place = formula.parent, formula.parent.index(formula)
         opening = closing = ""
         if place and isinstance(parent[place - 1], nodes.Text):
