@@ -2,7 +2,7 @@
 # Both set themselves up. Works with GNU make 3.81, which macOS ships.
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test lint release-check setup clean
+.PHONY: help book notebooks serve test lint release-check setup clean
 
 # A Python of at least 3.11 to make the environment with; `make PYTHON=/path/to/python` overrides.
 CANDIDATES := python3 python3.13 python3.12 python3.11
@@ -13,6 +13,7 @@ PY := .venv/bin/python
 
 help:
 	@echo 'make book           build the book into _build/html'
+	@echo 'make notebooks      the chapters as plain notebooks, with and without solutions'
 	@echo 'make serve          show it on http://127.0.0.1:8000'
 	@echo 'make test           lint, tests, a build from nothing, and the site in a browser'
 	@echo 'make release-check  the slower checks that make test leaves out'
@@ -25,6 +26,9 @@ setup:
 
 book: setup
 	@$(PY) tools/build_book.py
+
+notebooks: setup
+	@$(PY) tools/build_book.py --notebooks
 
 serve: setup
 	@$(PY) tools/serve.py

@@ -1,8 +1,9 @@
 """Execute every chapter and build the HTML, with every warning an error.
 
-    python tools/build_book.py [--cold] [--out DIR] [--root DIR]
+    python tools/build_book.py [--notebooks] [--cold] [--out DIR] [--root DIR]
 
-The book goes to DIR/html.  Jupyter Book's configuration (_config.yml, _toc.yml) is read by Jupyter
+The book goes to DIR/html, and the notebooks to DIR/notebooks and, without the solutions, to
+DIR/students.  Jupyter Book's configuration (_config.yml, _toc.yml) is read by Jupyter
 Book itself; Sphinx is then started here and not by `jb build`, for the sake of what the reader of
 the terminal sees (which chapter is running, how long each took, what exactly failed) and of three
 promises:
@@ -14,7 +15,9 @@ promises:
   was interrupted, the next one therefore starts from the sources (executed cells stay cached).
 * Nothing is guessed about where the book is published.  The repository's name comes from
   POSENC_REPOSITORY or GITHUB_REPOSITORY (owner/name), or from a git remote at github.com; without
-  one there are no buttons that would need it.
+  one there are no buttons that would need it, and no links from the notebooks.  The site's address
+  is that of the repository's GitHub Pages, or POSENC_SITE_URL, and the notebooks' branch is
+  `notebooks`, or POSENC_NOTEBOOKS_BRANCH.
 """
 
 from __future__ import annotations
@@ -69,6 +72,19 @@ def repository(root: Path) -> str | None:
     return found[1] if found else None
 
 
+def site_url(repository: str) -> str:
+    """Where GitHub Pages publishes a repository, unless POSENC_SITE_URL says otherwise."""
+    owner, name = repository.lower().split("/")
+    folder = "" if name == f"{owner}.github.io" else f"{name}/"
+    return os.environ.get("POSENC_SITE_URL", f"https://{owner}.github.io/{folder}")
+
+
+def commit(root: Path) -> str:
+    """The commit that is checked out, or "" outside a checkout."""
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
 def configuration(root: Path, out: Path) -> dict[str, Any]:
     """Sphinx's configuration: what _config.yml says, and what depends on this machine."""
     config, _ = get_final_config(
@@ -93,6 +109,9 @@ def configuration(root: Path, out: Path) -> dict[str, Any]:
             "use_issues_button": True,
             "launch_buttons": {"colab_url": COLAB},
         }
+        config["html_baseurl"] = site_url(name)
+        config["book_notebooks_branch"] = os.environ.get("POSENC_NOTEBOOKS_BRANCH", "notebooks")
+        config["book_install_source"] = f"git+https://github.com/{name}@{commit(root)}"
     return config
 
 
@@ -139,9 +158,8 @@ class Progress:
         self.current = ""
 
 
-def build(root: Path, out: Path) -> list[str]:
-    """Build the book into out/html; returns the faults that were found."""
-    html = out / "html"
+def build(root: Path, out: Path, builder: str = "html") -> list[str]:
+    """Build the book into out/html, or its notebooks into out; returns the faults found."""
     unfinished = out / "unfinished"
     warnings = Warnings(root)
     fresh = unfinished.exists()
@@ -153,9 +171,9 @@ def build(root: Path, out: Path) -> list[str]:
             app = Sphinx(
                 srcdir=root,
                 confdir=None,
-                outdir=html,
+                outdir=out / "html" if builder == "html" else out,
                 doctreedir=out / "doctrees",
-                buildername="html",
+                buildername=builder,
                 confoverrides=config,
                 status=None,
                 warning=warnings,  # type: ignore[arg-type]
@@ -188,6 +206,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=ROOT, help="the book's sources")
     parser.add_argument("--out", type=Path, help="where to build (default: ROOT/_build)")
     parser.add_argument("--cold", action="store_true", help="forget earlier builds and results")
+    parser.add_argument("--notebooks", action="store_true", help="make the notebooks, too")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
     out = (arguments.out or root / "_build").resolve()
@@ -202,6 +221,8 @@ def main() -> None:
     print("Building the book: executing chapters …", flush=True)
     try:
         faults = build(root, out)
+        if arguments.notebooks and not faults:
+            faults = build(root, out, "notebooks")
     except KeyboardInterrupt:
         sys.exit("\nmake book: interrupted; the next build starts from the sources.")
     if faults:
@@ -211,6 +232,8 @@ def main() -> None:
             print(f"\n* {fault}", file=sys.stderr)
         sys.exit(1)
     print(f"Done in {time.time() - started:.0f} s. The book is at {out / 'html' / 'index.html'}")
+    if arguments.notebooks:
+        print(f"The notebooks are in {out / 'notebooks'} (without solutions: {out / 'students'})")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def main() -> None:
     os.environ["POSENC_SITE"] = str(COLD / "html")
     passed = run("lint", "tools/lint.py")
     passed &= run("tests", "-m", "pytest", "-q", "-n", "2")
-    if run("cold build", "tools/build_book.py", "--cold", "--out", str(COLD)):
+    if run("cold build", "tools/build_book.py", "--cold", "--notebooks", "--out", str(COLD)):
         passed &= run("site", "-m", "pytest", "-q", "-n", "2", "-m", "site")
     else:
         passed = False
