@@ -43,7 +43,7 @@ def use_style() -> None:
             "axes.titlesize": 11,
             "legend.frameon": False,
             "lines.linewidth": 2,
-            "svg.hashsalt": "posenc",  # the same figure twice is the same file
+            "svg.hashsalt": "posenc",  # else ids in the file are drawn at random
             "svg.fonttype": "path",
         }
     )
@@ -51,7 +51,7 @@ def use_style() -> None:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
     except ImportError:  # not in a notebook
         return
-    set_matplotlib_formats("svg")
+    set_matplotlib_formats("svg", metadata={"Date": None})  # the same figure twice is the same file
 
 
 def numbers(
