@@ -58,7 +58,7 @@ def _katex() -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         encoding="utf-8",
     )
-    atexit.register(process.kill)
+    atexit.register(process.communicate)  # node ends with its input; this waits, and closes both
     return process
 
 

@@ -187,7 +187,9 @@ class Chapter:
         if node.get("number"):
             number = self.number("displaymath", node["ids"][0]) or node["number"]
             tag = rf" \tag{{{number}}}"
-        self.text.append(f"$$\n{plain(node.astext())}{tag}\n$$")
+        # a blank line would end the formula in the middle
+        latex = re.sub(r"\n\s*\n", "\n", plain(node.astext()).strip())
+        self.text.append(f"$$\n{latex}{tag}\n$$")
 
     def block_literal_block(self, node: nodes.Element) -> None:
         language = str(node.get("language", "")).replace("ipython3", "python")

@@ -601,11 +601,9 @@ def test_right_steps_of_each_kind():
     kinds = ["start", "hypothesis", "equality", "hypothesis", "choice"]
     assert [step.kind for step in derivation.steps] == kinds
     assert [step.because for step in derivation.choices()] == ["no values"]
-    assert (
-        r"&\rightsquigarrow 0 \, v && \footnotesize\text{choice: no values}" in derivation.latex()
-    )
+    assert r"&\rightsquigarrow 0 \, v && \small\text{choice: no values}" in derivation.latex()
     assert ", given $v_j = v$ and $\\sum_{j} a_{ij} = s$, and 1 modelling" in derivation.mark()
-    assert r"&= s \, v && \footnotesize\text{rows sum to s}" in derivation.latex()
+    assert r"&= s \, v && \small\text{rows sum to s}" in derivation.latex()
 
 
 def test_a_definition_used_on_a_transpose():

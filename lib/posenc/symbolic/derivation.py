@@ -195,7 +195,7 @@ class Derivation:
         """All steps, aligned, with the reason beside each line."""
         lines = [rf"& {self.start.latex()}"]
         for step in self.steps[1:]:
-            reason = rf"&& \footnotesize\text{{{_reason(step)}}}"
+            reason = rf"&& \small\text{{{_reason(step)}}}"
             first, *more = _lines(step.expression)
             lines.append(rf"&{_RELATION[step.kind]} {first} {reason}")
             lines += [rf"&\quad {line}" for line in more]
@@ -359,7 +359,7 @@ def _lines(expression: Expression, labels: bool = False) -> list[str]:
     if isinstance(expression, Sum) and len(named) == len(terms):
         out = []
         for (sign, tex), term in zip(expression.signed(), named, strict=True):
-            name = rf"\term{{{term.name}}}{{\footnotesize\text{{{term.label}}}}}"
+            name = rf"\term{{{term.name}}}{{\small\text{{{term.label}}}}}"
             out.append(sign + tex + (rf" && {name}" if labels else ""))
         return [out[0].removeprefix("+ "), *out[1:]]
     return [expression.latex()]
