@@ -31,6 +31,7 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     "none": Encoding,
     "sinusoidal": lambda: Sinusoidal(DIM),
     "sinusoidal halves": lambda: Sinusoidal(DIM, layout="halves"),
+    "sinusoidal tensor2tensor": lambda: Sinusoidal(DIM, variant="tensor2tensor"),
     "rotary": lambda: Rotary(HEAD_DIM),
     "rotary half-split": lambda: Rotary(HEAD_DIM, layout="half-split"),
     "rotary partial": lambda: Rotary(HEAD_DIM, width=2),

@@ -28,6 +28,20 @@ def frequencies(
     return base**-exponent
 
 
+def geometric(
+    count: int, base: float = 10000.0, device: torch.device | str | None = None
+) -> Tensor:
+    """θ_l = base^(−l/(count − 1)) for l = 0 … count − 1: from 1 to 1/base, both included.
+
+    Returns:
+        (count,) float64, or float32 on a device that has no float64.
+
+    Source: tensor2tensor, `get_timing_signal_1d`.
+    """
+    exponent = torch.arange(count, dtype=_wide(device), device=device) / max(count - 1, 1)
+    return base**-exponent
+
+
 def require_frequencies(width: int, base: float) -> None:
     """Raise unless `frequencies` is defined."""
     require_size("width", width)

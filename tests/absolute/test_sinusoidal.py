@@ -12,6 +12,7 @@ from tests.encodings import draw, positions_with_gaps
 from torch import Tensor
 
 from posenc import Encoding, Sinusoidal
+from posenc.unconventional.rotary import rotate
 
 
 def table(encoding: Sinusoidal, n: int) -> Tensor:
@@ -146,3 +147,66 @@ X, P = draw(2, 7, 8), positions_with_gaps()
 def test_wrong_input_is_named(call, error, says):
     with pytest.raises(error, match=says):
         call()
+
+
+@pytest.mark.parametrize("dim", [2, 3, 8, 9])
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_the_tensor2tensor_variant_ends_at_one_over_the_base(dim, layout):
+    sinusoid = Sinusoidal(dim, variant="tensor2tensor", layout=layout, base=100.0)
+    theta = sinusoid.frequencies()
+    half = dim // 2
+    expected = [100.0 ** (-l / max(half - 1, 1)) for l in range(half)]  # noqa: E741
+    close(theta, expected, 1e-15)
+    p = table(sinusoid, 11)
+    assert p.shape == (11, dim)
+    sines = p[:, 0 : 2 * half : 2] if layout == "interleaved" else p[:, :half]
+    close(sines, (torch.arange(11)[:, None] * theta).sin(), 1e-12)
+    assert dim % 2 == 0 or (p[:, -1] == 0).all()  # as there, an odd width ends with zeros
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("variant", ["paper", "tensor2tensor"])
+def test_one_matrix_moves_every_position(layout, variant):
+    sinusoid = Sinusoidal(10, layout=layout, variant=variant)
+    moves = {k: sinusoid.shift(k) for k in (-4, 3, 5, 8)}
+    m = torch.tensor([7, 20, 4, 300])
+    for k, M in moves.items():
+        close(sinusoid.vectors(m) @ M, sinusoid.vectors(m + k), 1e-12)
+        close(M @ M.T, torch.eye(10), 1e-12)
+    close(moves[3] @ moves[5], moves[8], 1e-12)
+    close(sinusoid.shift(-8), moves[8].T, 1e-12)
+
+
+def test_moving_is_rotary_backwards():
+    """(sin, cos) in place of (cos, sin) reverses the sense of the rotation."""
+    x = draw(3, 6)
+    angle = 5 * Sinusoidal(6).frequencies()
+    close(x @ Sinusoidal(6).shift(5), rotate(x, -angle), 1e-12)
+
+
+def test_an_odd_width_cannot_be_moved():
+    with pytest.raises(ValueError, match="dim must be even to be moved, but is 5"):
+        Sinusoidal(5).shift(1)
+
+
+def test_inner_products_know_the_distance_and_not_the_side():
+    p = table(Sinusoidal(12), 40)
+    gram = p @ p.T
+    for distance in (1, 7, 20):
+        diagonal = gram.diagonal(distance)
+        close(diagonal, diagonal[:1].expand_as(diagonal), 1e-12)
+        close(diagonal[0], (distance * Sinusoidal(12).frequencies()).cos().sum(), 1e-12)
+    close(p.square().sum(-1), torch.full((40,), 6.0), 1e-12)
+
+
+def test_a_generic_map_in_between_spoils_that():
+    p = table(Sinusoidal(12), 40)
+    diagonal = (p @ draw(12, 12) @ p.T).diagonal(7)
+    assert diagonal.max() - diagonal.min() > 0.1
+
+
+def test_the_inner_product_is_not_monotone():
+    """The numbers that the chapter prints, for d = 128."""
+    f = (torch.arange(2000)[:, None] * Sinusoidal(128).frequencies()).cos().sum(-1)
+    close(f[:5], [64, 62.0937, 57.3819, 52.1862, 48.5860], 1e-4)
+    assert int((f.diff() > 0).nonzero()[0]) == 11 and int((f < 0).nonzero()[0]) == 1707

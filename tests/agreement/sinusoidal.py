@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from positional_encodings.torch_encodings import PositionalEncoding1D
 from torch import nn
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 from transformers.models.roformer.modeling_roformer import RoFormerSinusoidalPositionalEmbedding
 
 from posenc import Sinusoidal
@@ -47,4 +48,19 @@ def roformer() -> Agreement:
     )
 
 
-COMPARISONS = (positional_encodings, roformer)
+def m2m_100() -> Agreement:
+    """tensor2tensor's frequencies, with the channel of zeros that an odd width gets."""
+    return Agreement(
+        ours='Sinusoidal(layout="halves", variant="tensor2tensor")',
+        theirs="M2M100SinusoidalPositionalEmbedding.get_embedding",
+        package=package("transformers"),
+        compared=f"the vectors of positions 0 to {N - 1}, of odd width",
+        difference=difference(
+            Sinusoidal(DIM + 1, layout="halves", variant="tensor2tensor").vectors(torch.arange(N)),
+            M2M100SinusoidalPositionalEmbedding.get_embedding(N, DIM + 1),
+        ),
+        tolerance=ORACLE,
+    )
+
+
+COMPARISONS = (positional_encodings, roformer, m2m_100)

@@ -83,7 +83,9 @@ def evaluates_to_true(expression: str) -> bool:
     """Evaluate a check: sympy with real letters a to z and theta, torch, and the library."""
     names = {name: sympy.Symbol(name, real=True) for name in "abcdhkmnpqrstxyz"}
     names |= {"theta": sympy.Symbol("theta", real=True), "I": sympy.I, "Eq": equal}
-    names |= {f: getattr(sympy, f) for f in ("cos", "sin", "exp", "sqrt", "conjugate", "re", "pi")}
+    names |= {
+        f: getattr(sympy, f) for f in ("cos", "sin", "exp", "sqrt", "conjugate", "re", "pi", "Ci")
+    }
     names |= {"torch": torch, "posenc": posenc, "floors": floors, "math": math}
     names |= {"near": lambda left, right: torch.allclose(left, right, rtol=1e-12), "R": turn}
     # three different random rows q, k and p, r of width 2, for identities of matrices

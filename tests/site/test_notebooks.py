@@ -20,8 +20,9 @@ FORMULA = re.compile(r"\$\$\n?(.+?)\n?\$\$|\$([^$]+?)\$", re.S)
 COMMAND = re.compile(r"\\([A-Za-z]+)")
 #: Seen typeset in JupyterLab. (Missing there: \footnotesize.)
 KNOWN_TO_MATHJAX = re.compile(
-    "alpha|begin|color|cos|displaystyle|dots|ell|end|frac|ge|le|left|ln|mathrm|operatorname|pi|quad|"
-    "right|rightsquigarrow|sigma|sin|small|sqrt|sum|text|theta|times|top"
+    "alpha|approx|begin|beta|cdot|color|cos|displaystyle|dots|ell|end|frac|ge|int|le|left|ln|lVert|"
+    "mathrm|operatorname|pi|quad|right|rightsquigarrow|rVert|sigma|sin|small|sqrt|sum|text|theta|"
+    "times|top"
 )
 FENCE = re.compile(r"^```.*?^```$", re.S | re.M)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..angles import angles, frequencies, require_frequencies
+from ..angles import angles, frequencies, geometric, require_frequencies
 from ..checks import require, require_size
 from ..encoding import Encoding
 
 
 class Sinusoidal(Encoding):
-    """p_{k,2i} = sin(k θ_i) and p_{k,2i+1} = cos(k θ_i), with θ_i = base^(−2i/dim), added to x_k.
+    """p_{k,2l} = sin(k θ_l) and p_{k,2l+1} = cos(k θ_l), with θ_l = base^(−2l/dim), added to x_k.
 
     It has no parameters and no table, so no longest length either. An odd width, which the paper
     leaves open, ends with a sine.
@@ -23,12 +24,15 @@ class Sinusoidal(Encoding):
         layout: "interleaved" puts sin and cos of one frequency side by side, as the paper does;
             "halves" puts all sines before all cosines, as tensor2tensor and Transformer-XL do. One
             is a permutation of the other's channels.
-        base: the longest wavelength is 2π base^(1 − 2/dim) positions.
+        variant: "paper" for the frequencies above; "tensor2tensor" for ⌊dim/2⌋ frequencies in equal
+            ratios from 1 to exactly 1/base, as in tensor2tensor, fairseq and what descends from
+            them. There, an odd width ends with a channel of zeros.
+        base: the longest wavelength is 2π base^(1 − 2/dim) positions, or 2π base.
 
     Raises:
-        ValueError: dim or base is not positive, or the layout is unknown.
+        ValueError: dim or base is not positive, base is infinite, or a choice is unknown.
 
-    Source: Vaswani et al. 2017, section 3.5.
+    Source: Vaswani et al. 2017, section 3.5; the variant: tensor2tensor, `get_timing_signal_1d`.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Sinusoidal(Encoding):
         dim: int,
         *,
         layout: Literal["interleaved", "halves"] = "interleaved",
+        variant: Literal["paper", "tensor2tensor"] = "paper",
         base: float = 10000.0,
     ) -> None:
         super().__init__()
@@ -45,15 +50,47 @@ class Sinusoidal(Encoding):
             layout in ("interleaved", "halves"),
             f'layout must be "interleaved" or "halves", but is {layout!r}',
         )
-        self.dim, self.layout, self.base = dim, layout, base
+        require(
+            variant in ("paper", "tensor2tensor"),
+            f'variant must be "paper" or "tensor2tensor", but is {variant!r}',
+        )
+        self.dim, self.layout, self.variant, self.base = dim, layout, variant, base
+
+    def frequencies(self, device: torch.device | str | None = None) -> Tensor:
+        """θ_l in radians per position: (⌈dim/2⌉,), or (⌊dim/2⌋,) for tensor2tensor."""
+        if self.variant == "tensor2tensor":
+            return geometric(self.dim // 2, self.base, device)
+        return frequencies(self.dim, self.base, device)
 
     def vectors(self, positions: Tensor) -> Tensor:
         """The vectors p_k themselves: (…, n) int64 → (…, n, dim), in float64 where there is one."""
-        a = angles(positions, frequencies(self.dim, self.base, positions.device))
+        a = angles(positions, self.frequencies(positions.device))
         sin, cos = a.sin(), a.cos()  # (…, n, ⌈dim/2⌉)
         if self.layout == "halves":
-            return torch.cat((sin, cos), -1)[..., : self.dim]
-        return torch.stack((sin, cos), -1).flatten(-2)[..., : self.dim]
+            p = torch.cat((sin, cos), -1)
+        else:
+            p = torch.stack((sin, cos), -1).flatten(-2)
+        return F.pad(p, (0, self.dim - p.shape[-1]))  # cuts a cosine off, or adds a zero
+
+    def shift(self, k: int) -> Tensor:
+        """M_k, which moves every position by k: p_{m+k} = p_m M_k, whatever m is.
+
+        Returns:
+            (dim, dim), orthogonal, with one 2×2 rotation for each frequency.
+
+        Raises:
+            ValueError: dim is odd: a sine without its cosine cannot be moved.
+        """
+        require(self.dim % 2 == 0, f"dim must be even to be moved, but is {self.dim}")
+        a = angles(torch.tensor([k]), self.frequencies())[0]  # (dim/2,)
+        cos, sin = a.cos(), a.sin()
+        # rows and columns: the sine and the cosine of one frequency
+        block = torch.stack((torch.stack((cos, -sin), -1), torch.stack((sin, cos), -1)), -2)
+        M = torch.block_diag(*block)
+        if self.layout == "interleaved":
+            return M
+        order = torch.arange(self.dim).unflatten(0, (-1, 2)).T.flatten()  # sines, then cosines
+        return M[order][:, order]
 
     def embed(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         """x_k + p_k: (batch, n, dim) and (batch or 1, n) → (batch, n, dim)."""
@@ -72,4 +109,4 @@ class Sinusoidal(Encoding):
         return x + self.vectors(positions).to(x.dtype)
 
     def extra_repr(self) -> str:
-        return f"{self.dim}, layout={self.layout!r}, base={self.base}"
+        return f"{self.dim}, layout={self.layout!r}, variant={self.variant!r}, base={self.base}"
