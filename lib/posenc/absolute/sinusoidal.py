@@ -17,7 +17,7 @@ class Sinusoidal(Encoding):
     """p_{k,2l} = sin(k θ_l) and p_{k,2l+1} = cos(k θ_l), with θ_l = base^(−2l/dim), added to x_k.
 
     It has no parameters and no table, so no longest length either. An odd width, which the paper
-    leaves open, ends with a sine.
+    leaves open, leaves out the slowest cosine.
 
     Args:
         dim: width of the vectors, 1 or more.
@@ -25,9 +25,10 @@ class Sinusoidal(Encoding):
             "halves" puts all sines before all cosines, as tensor2tensor and Transformer-XL do. One
             is a permutation of the other's channels.
         variant: "paper" for the frequencies above; "tensor2tensor" for ⌊dim/2⌋ frequencies in equal
-            ratios from 1 to exactly 1/base, as in tensor2tensor, fairseq and what descends from
-            them. There, an odd width ends with a channel of zeros.
-        base: the longest wavelength is 2π base^(1 − 2/dim) positions, or 2π base.
+            ratios from 1 to exactly 1/base (only 1 where there is just one), as in tensor2tensor
+            and fairseq. There, an odd width ends with a channel of zeros.
+        base: the longest wavelength is 2π base^(1 − 2/dim) positions for even dim,
+            2π base^(1 − 1/dim) for odd, and 2π base for tensor2tensor from dim 4 on.
 
     Raises:
         ValueError: dim or base is not positive, base is infinite, or a choice is unknown.

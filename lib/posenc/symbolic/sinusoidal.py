@@ -1,4 +1,4 @@
-"""The sinusoid: moving it is a rotation, and its inner products know the distance, not the side."""
+"""The sinusoid: moving it is a rotation, and its inner products know how far, not which way."""
 
 from __future__ import annotations
 
