@@ -16,22 +16,41 @@ from posenc import (
     At,
     Attention,
     Combined,
+    Dynamics,
     Encoding,
     ExpOverN,
+    Floater,
+    FloaterBiases,
+    Hierarchical,
+    Recurrent,
+    Recursive,
     ReluSquaredOverN,
     Rotary,
     Sinusoidal,
     Softmax,
+    Trainable,
 )
 
 BATCH, HEADS, HEAD_DIM, VALUE_DIM, N = 2, 3, 4, 5, 7
 DIM = HEADS * HEAD_DIM  # what `Transformer` needs
+LONGEST = 5300  # rows of a table: the contracts look at positions up to there
 
 ENCODINGS: dict[str, Callable[[], Encoding]] = {
     "none": Encoding,
+    "trainable": lambda: Trainable(DIM, LONGEST),
+    "hierarchical": lambda: Hierarchical(Trainable(DIM, 73)),
     "sinusoidal": lambda: Sinusoidal(DIM),
     "sinusoidal halves": lambda: Sinusoidal(DIM, layout="halves"),
     "sinusoidal tensor2tensor": lambda: Sinusoidal(DIM, variant="tensor2tensor"),
+    "sinusoidal multiply": lambda: Sinusoidal(DIM, combine="multiply"),
+    "sinusoidal scale": lambda: Sinusoidal(DIM, combine="scale"),
+    "sinusoidal concatenate": lambda: Sinusoidal(6, combine="concatenate"),
+    "recursive": lambda: Recursive(DIM),
+    "recurrent": lambda: Recurrent(DIM),
+    "floater": lambda: Floater(DIM, dynamics=Dynamics(DIM, torch.tanh)),
+    "floater biases": lambda: FloaterBiases(
+        HEADS, HEAD_DIM, dynamics=Dynamics(DIM, torch.tanh), spacing=0.3, steps=2
+    ),
     "rotary": lambda: Rotary(HEAD_DIM),
     "rotary half-split": lambda: Rotary(HEAD_DIM, layout="half-split"),
     "rotary partial": lambda: Rotary(HEAD_DIM, width=2),
@@ -41,14 +60,29 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     "sinusoidal + rotary": lambda: Combined(Sinusoidal(DIM), Rotary(HEAD_DIM, values="relative")),
 }
 
-LEARNED = {"rotary learned"}
+LEARNED = {
+    "trainable",
+    "hierarchical",
+    "recursive",
+    "recurrent",
+    "floater",
+    "floater biases",
+    "rotary learned",
+}
 """Encodings with parameters."""
 
+UNCOMPILED = {"recursive", "recurrent", "floater", "floater biases"}
+"""Encodings that go from position to position, and so are excused from compile and export."""
+
 BLIND = {"none"}
-"""Encodings that do not look at positions."""
+"""Encodings that do not look at positions, nor at the order of the rows."""
+
+READS_NEIGHBOURS = {"recurrent"}
+"""Encodings whose `embed` looks at other tokens."""
 
 RELATIVE = {
     "none",
+    "recurrent",
     "rotary",
     "rotary half-split",
     "rotary partial",
@@ -89,6 +123,11 @@ def weights(module: nn.Module, seed: int = 0) -> nn.Module:
     return module
 
 
+def value_dim(encoding: Encoding) -> int:
+    """A width of values that differs from the keys', where the encoding allows it."""
+    return HEAD_DIM if isinstance(encoding, FloaterBiases) else VALUE_DIM
+
+
 class Layer(nn.Module):
     """All four stages of one encoding: embed, and an attention whose values have another width."""
 
@@ -98,12 +137,18 @@ class Layer(nn.Module):
         super().__init__()
         self.causal = causal
         self.attention = Attention(
-            DIM, HEADS, encoding, normaliser, head_dim=HEAD_DIM, value_dim=VALUE_DIM
+            DIM,
+            HEADS,
+            encoding,
+            normaliser,
+            head_dim=HEAD_DIM,
+            value_dim=value_dim(encoding),
         )
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
-        at = At.of(positions, mask=mask, causal=self.causal)
-        return self.attention(self.attention.encoding.embed(x, positions, mask), at)
+        at, encoding = At.of(positions, mask=mask, causal=self.causal), self.attention.encoding
+        x = x[..., : encoding.input_dim(DIM)]  # room for channels that are put beside
+        return self.attention(encoding.embed(x, positions, mask), at)
 
 
 def layer(encoding: Callable[[], Encoding], normaliser: Callable[[], nn.Module] = Softmax) -> Layer:

@@ -17,6 +17,7 @@ from tests.encodings import (
     ENCODINGS,
     HEAD_DIM,
     HEADS,
+    READS_NEIGHBOURS,
     RELATIVE,
     VALUE_DIM,
     Layer,
@@ -152,7 +153,7 @@ def test_an_encoding_sees_the_projections_of_its_own_layer():
 # what holds for every encoding
 
 
-@every_encoding
+@pytest.mark.parametrize("name", sorted(set(ENCODINGS) - READS_NEIGHBOURS))
 @pytest.mark.parametrize("causal", [False, True])
 def test_tokens_and_their_positions_may_be_reordered_together(name, causal):
     layer = weights(Layer(ENCODINGS[name](), causal=causal)).double()

@@ -6,13 +6,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc import At, Block, Encoding, Rotary, Sinusoidal, Transformer, positions_from_mask
+from posenc import (
+    At,
+    Block,
+    Combined,
+    Encoding,
+    Rotary,
+    Sinusoidal,
+    Transformer,
+    positions_from_mask,
+)
 from tests.encodings import (
     ALL_NORMALISERS,
     DIM,
     ENCODINGS,
     HEAD_DIM,
     HEADS,
+    READS_NEIGHBOURS,
     WHOLE_SEQUENCE,
     draw,
     weights,
@@ -49,7 +59,7 @@ def in_chunks(run: Transformer, tokens: Tensor, positions: Tensor, mask: Tensor,
     return torch.cat(parts, 1)
 
 
-@every_encoding
+@pytest.mark.parametrize("name", sorted(set(ENCODINGS) - READS_NEIGHBOURS))
 @pytest.mark.parametrize("normaliser", [n for n in ALL_NORMALISERS if n not in WHOLE_SEQUENCE])
 def test_a_key_cache_changes_nothing_however_the_text_is_cut(name, normaliser):
     run = model(ENCODINGS[name](), normaliser)
@@ -60,6 +70,16 @@ def test_a_key_cache_changes_nothing_however_the_text_is_cut(name, normaliser):
     for sizes in ((4, 1, 4), (1,) * 9):
         # only real tokens: what a pad sees, at a position that is not its own, means nothing
         close(in_chunks(run, TOKENS, positions, mask, sizes)[mask], whole[mask])
+
+
+@pytest.mark.parametrize("name", sorted(READS_NEIGHBOURS))
+def test_encodings_that_read_neighbours_refuse_a_cache_at_once(name):
+    """The first chunk of a cached run looks like a whole sequence; the second would start anew."""
+    for encoding in (ENCODINGS[name](), Combined(Rotary(HEAD_DIM), ENCODINGS[name]())):
+        run, cache = model(encoding), []
+        with pytest.raises(ValueError, match="neighbouring tokens needs the whole sequence"):
+            run(TOKENS, At.sequence(9, causal=True), cache=cache)
+        assert cache == []
 
 
 @every_encoding

@@ -4,7 +4,10 @@ The library of the book *Where Am I? Transformer positional encodings, derived a
 have the names of the book's chapters.
 """
 
+from .absolute.base import Absolute
+from .absolute.recursive import Cell, Dynamics, Floater, FloaterBiases, Recurrent, Recursive
 from .absolute.sinusoidal import Sinusoidal
+from .absolute.trainable import Hierarchical, Trainable
 from .attention import Attention
 from .encoding import At, Combined, Encoding, Project, positions_from_mask
 from .model import Block, Transformer
@@ -16,19 +19,28 @@ __version__ = "0.1.0"
 __all__ = [
     "L2",
     "NORMALISERS",
+    "Absolute",
     "At",
     "Attention",
     "Block",
+    "Cell",
     "Combined",
+    "Dynamics",
     "Encoding",
     "Exp",
     "ExpOverN",
+    "Floater",
+    "FloaterBiases",
+    "Hierarchical",
     "Project",
+    "Recurrent",
+    "Recursive",
     "ReluSquaredOverN",
     "Rotary",
     "Sinusoidal",
     "Softmax",
     "SwishL2",
+    "Trainable",
     "Transformer",
     "positions_from_mask",
 ]

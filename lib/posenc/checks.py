@@ -44,3 +44,27 @@ def concrete(tensor: Tensor) -> bool:
         or isinstance(tensor, FakeTensor)
         or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
+
+
+def largest(positions: Tensor) -> int:
+    """The largest of the positions, under vmap of all members' positions; 0 where there are none.
+
+    Also 0 where positions have no values that Python may look at: under compile and export and on
+    the meta device.
+    """
+    positions = _unwrapped(positions)
+    return int(positions.max()) if concrete(positions) and positions.numel() else 0
+
+
+def smallest(positions: Tensor) -> int:
+    """The smallest of the positions, as `largest` is the largest."""
+    positions = _unwrapped(positions)
+    return int(positions.min()) if concrete(positions) and positions.numel() else 0
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    """Without the layers that vmap puts around it: a member's values are among these."""
+    if not torch.compiler.is_compiling():
+        while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor

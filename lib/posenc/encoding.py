@@ -152,6 +152,14 @@ class Encoding(nn.Module):
     weights are (batch, heads, n_q, n_k).
     """
 
+    reads_neighbours = False
+    """Whether `embed` looks at other tokens: then it needs the whole sequence, and a model refuses
+    a key cache."""
+
+    def input_dim(self, dim: int) -> int:
+        """The width of x that makes `embed` give the width dim: less where it adds channels."""
+        return dim
+
     def embed(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         """Put position into the input.
 
@@ -162,7 +170,7 @@ class Encoding(nn.Module):
                 neighbours need it.
 
         Returns:
-            (batch, n, dim) of x's dtype.
+            (batch, n, dim) of x's dtype; wider where `input_dim` is narrower.
         """
         return x
 
@@ -239,6 +247,15 @@ class Combined(Encoding):
     def members(self) -> list[Encoding]:
         """The encodings, in the order given."""
         return cast("list[Encoding]", list(self.encodings))
+
+    @property
+    def reads_neighbours(self) -> bool:  # type: ignore[override]
+        return any(encoding.reads_neighbours for encoding in self.members())
+
+    def input_dim(self, dim: int) -> int:
+        for encoding in reversed(self.members()):
+            dim = encoding.input_dim(dim)
+        return dim
 
     def embed(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         for encoding in self.members():

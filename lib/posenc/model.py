@@ -61,7 +61,7 @@ class Transformer(nn.Module):
         dim, heads: as for `Attention`.
         layers: number of blocks.
         encoding: one module, shared by all layers, or one for each layer. The input is embedded by
-            the first.
+            the first, and the tokens' vectors are as wide as it asks.
         normaliser: from logits to weights, in every layer; softmax by default.
         outputs: numbers read at each position.
         expansion: feed-forward width as a multiple of dim.
@@ -85,6 +85,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         require_size("vocabulary", vocabulary)
+        require_size("dim", dim)
         require_size("layers", layers)
         require_size("outputs", outputs)
         require_size("expansion", expansion)
@@ -95,7 +96,14 @@ class Transformer(nn.Module):
             f"but there are {len(encodings)}",
         )
         self.vocabulary = vocabulary
-        self.embedding = nn.Embedding(vocabulary, dim)
+        first = encodings[0]
+        width = first.input_dim(dim) if isinstance(first, Encoding) else dim
+        require(
+            width >= 1,
+            f"dim must leave room for the tokens beside the position vectors, but of {dim} "
+            f"channels they would get {width}",
+        )
+        self.embedding = nn.Embedding(vocabulary, width)
         self.blocks = nn.ModuleList(
             Block(dim, heads, encoding, normaliser, expansion) for encoding in encodings
         )
@@ -157,11 +165,16 @@ class Transformer(nn.Module):
         )
         counts = {getattr(module, "count", None) for module in self.modules()}
         require(
+            cache is None or not cast(Block, self.blocks[0]).attention.encoding.reads_neighbours,
+            "an encoding that looks at neighbouring tokens needs the whole sequence, which a call "
+            "with a cache does not have",
+        )
+        require(
             cache is None or "all" not in counts,
             'a normaliser with count="all" divides by the length of the whole sequence, which a '
             'call with a cache does not know; use count="visible"',
         )
-        batch, dim = tokens.shape[0], self.embedding.embedding_dim
+        batch, dim = tokens.shape[0], self.head.in_features
         for context in cache or ():
             require_type("a context in cache", context, Tensor)
             require(

@@ -13,6 +13,7 @@ from tests.encodings import (
     ENCODINGS,
     HEAD_DIM,
     HEADS,
+    READS_NEIGHBOURS,
     RELATIVE,
     draw,
     weights,
@@ -27,7 +28,7 @@ causal_or_not = pytest.mark.parametrize("causal", [False, True])
 sizes = pytest.mark.parametrize(("n", "seed"), [(2, 0), (5, 10), (16, 20), (33, 30)])
 
 # the theorem: rows of attention sum to 1, and neither inputs nor values carry position
-BOUND = sorted(RELATIVE - {"rotary values relative"})
+BOUND = sorted(RELATIVE - READS_NEIGHBOURS - {"rotary values relative"})
 FREE = sorted(set(ENCODINGS) - set(BOUND))
 
 

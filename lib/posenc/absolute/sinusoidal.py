@@ -1,4 +1,4 @@
-"""The sinusoidal encoding: a fixed vector for every position, added to the input."""
+"""The sinusoidal encoding: a fixed vector for every position."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..angles import angles, frequencies, geometric, require_frequencies
-from ..checks import require, require_size
-from ..encoding import Encoding
+from ..checks import require
+from .base import Absolute
 
 
-class Sinusoidal(Encoding):
-    """p_{k,2l} = sin(k θ_l) and p_{k,2l+1} = cos(k θ_l), with θ_l = base^(−2l/dim), added to x_k.
+class Sinusoidal(Absolute):
+    """p_{k,2l} = sin(k θ_l) and p_{k,2l+1} = cos(k θ_l), with θ_l = base^(−2l/dim).
 
     It has no parameters and no table, so no longest length either. An odd width, which the paper
     leaves open, leaves out the slowest cosine.
 
     Args:
-        dim: width of the vectors, 1 or more.
+        dim, combine: as for `Absolute`.
         layout: "interleaved" puts sin and cos of one frequency side by side, as the paper does;
             "halves" puts all sines before all cosines, as tensor2tensor and Transformer-XL do. One
             is a permutation of the other's channels.
@@ -43,9 +43,9 @@ class Sinusoidal(Encoding):
         layout: Literal["interleaved", "halves"] = "interleaved",
         variant: Literal["paper", "tensor2tensor"] = "paper",
         base: float = 10000.0,
+        combine: str = "add",
     ) -> None:
-        super().__init__()
-        require_size("dim", dim)
+        super().__init__(dim, combine=combine)
         require_frequencies(dim, base)
         require(
             layout in ("interleaved", "halves"),
@@ -55,7 +55,7 @@ class Sinusoidal(Encoding):
             variant in ("paper", "tensor2tensor"),
             f'variant must be "paper" or "tensor2tensor", but is {variant!r}',
         )
-        self.dim, self.layout, self.variant, self.base = dim, layout, variant, base
+        self.layout, self.variant, self.base = layout, variant, base
 
     def frequencies(self, device: torch.device | str | None = None) -> Tensor:
         """θ_l in radians per position: (⌈dim/2⌉,), or (⌊dim/2⌋,) for tensor2tensor."""
@@ -93,21 +93,8 @@ class Sinusoidal(Encoding):
         order = torch.arange(self.dim).unflatten(0, (-1, 2)).T.flatten()  # sines, then cosines
         return M[order][:, order]
 
-    def embed(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x_k + p_k: (batch, n, dim) and (batch or 1, n) → (batch, n, dim)."""
-        require(
-            x.dim() == 3 and x.shape[-1] == self.dim and x.is_floating_point(),
-            "x must be (batch, n, {}) of floats, but is {} {}",
-            *(self.dim, x.shape, x.dtype),
-        )
-        require(
-            positions.dim() == 2
-            and positions.shape[0] in (1, x.shape[0])
-            and positions.shape[1] == x.shape[1],
-            "positions must be ({} or 1, {}), one for each row of x, but have shape {}",
-            *(x.shape[0], x.shape[1], positions.shape),
-        )
-        return x + self.vectors(positions).to(x.dtype)
-
     def extra_repr(self) -> str:
-        return f"{self.dim}, layout={self.layout!r}, variant={self.variant!r}, base={self.base}"
+        return (
+            f"{self.dim}, layout={self.layout!r}, variant={self.variant!r}, base={self.base}, "
+            f"combine={self.combine!r}"
+        )
