@@ -26,6 +26,19 @@ EXTENTS = {
     "constant-floor": "for every positive integer $n$ and all real $c$",
     "permuted-logits": "for every size $d$, $d_{h}$ and $n$",
     "permuted-outputs": r"for every size $d$, $d_{v}$ and $n$, given $P^\top P = I$",
+    "hierarchical-choice": "for every size $d$, given "
+    r"$p_k = \alpha \, u_0 + (1 - \alpha) \, u_k$ and $p_0 = u_0$",
+    "hierarchical-consistent": "for every size $d$",
+    "hierarchical-swap": "for every size $d$",
+    "cell-step": "for every size $d$",
+    "sinusoidal-flow": r"for all real $t$ and $\theta$, entry by entry at 1×2",
+    "sinusoidal-exponential": r"for all real $t$ and $\theta$, entry by entry at 2×2",
+    "runge-kutta-linear": "for every size $d$",
+    "multiply-expansion": "for every size $d$ and $d_{h}$, given "
+    r"$\operatorname{diag}(p_j)^\top = \operatorname{diag}(p_j)$",
+    "scale-expansion": "for every size $d$ and $d_{h}$, given "
+    r"$\operatorname{diag}(p_j)^\top = \operatorname{diag}(p_j)$",
+    "concatenate-expansion": "for every size $d$, $d_{h}$ and $d_{p}$",
     "rotary-inner-product": "for all real $k_{x}$, $k_{y}$, $q_{x}$ and $q_{y}$",
     "rotary-identity": r"for all real $n$, $\theta$, $x$ and $y$",
     "rotary-relative": "for all real "

@@ -132,6 +132,11 @@ class Reader:
 class WordReader(Reader):
     """Matrices of any size; a scalar is a sympy expression."""
 
+    def plus(self, left, right):
+        if left == sympy.Symbol("the identity"):  # its size is that of what stands beside it
+            left = Identity(right.shape[0])
+        return left + right
+
     def item(self):
         out = self.atom()
         if self.peek() == "^":
@@ -218,6 +223,11 @@ class FormulaReader(Reader):
             return self.bracketed(")"), True
         if token == r"\left(":
             return self.bracketed(r"\right)"), True
+        if token == r"\frac" and self.tokens[self.at : self.at + 4] == ["{", "d", "}", "{"]:
+            self.at += 4
+            self.take("d")
+            variable = self.bracketed("}")
+            return self.product().diff(variable), False
         if token == r"\frac":
             return self.group() / self.group(), False
         if token == "e":
@@ -499,3 +509,27 @@ def test_the_printed_statement_is_the_first_and_the_last_step(id):
         assert difference(read_words(last, names), derivation.end) == {}
     else:
         assert (first, last) == (derivation.start.latex(), derivation.end.latex())
+
+
+def test_a_derivative_reads_back_and_a_wrong_one_is_refused():
+    f = F.sin(x * y) + y**3
+    points = [{x: 0.7, y: -1.2}, {x: -0.4, y: 2.0}]
+    names = {"x": x.value, "y": y.value}
+    assert_reads_back(F.derivative(f, x), names, points)
+    assert_reads_back(F.derivative(F.matrix([[f, x], [2, y * x]]), y), names, points)
+    wrong = Derivation("wrong", "Wrong", F.derivative(f, y))
+    with pytest.raises(Exception, match="the sides differ"):
+        wrong.equals(y * F.cos(x * y) + 3 * y**2, because="by the wrong letter")
+
+
+@pytest.mark.parametrize(
+    ("f", "variable", "says"),
+    [
+        (x, x * y, "it is no letter"),
+        (x, F.named("w", x + y), "it is no letter"),
+        (F.sum_over(F.symbol("k", integer=True), 1, 3, x), x, "holds a sum"),
+    ],
+)
+def test_what_cannot_be_differentiated_is_named(f, variable, says):
+    with pytest.raises(ValueError, match=says):
+        F.derivative(f, variable)

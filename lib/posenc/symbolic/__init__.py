@@ -3,7 +3,16 @@
 `CATALOGUE` holds them all by id; each chapter's derivations stand in the module of its name.
 """
 
-from . import expansion, flaw, permutation, rotary, sinusoidal  # noqa: F401  (fills the catalogue)
+from . import (  # noqa: F401  (fills the catalogue)
+    expansion,
+    flaw,
+    multiplicative,
+    permutation,
+    recursive,
+    rotary,
+    sinusoidal,
+    trainable,
+)
 from .derivation import CATALOGUE, Derivation, DerivationError, Step, derivation
 from .words import (
     Identity,

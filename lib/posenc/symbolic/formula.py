@@ -174,6 +174,20 @@ def sin(angle: Formula) -> Formula:
     return _function(sympy.sin, r"\sin", angle)
 
 
+def derivative(f: Formula, variable: Formula) -> Formula:
+    r"""d/dt of a number, or of a matrix entry by entry.
+
+    Raises:
+        ValueError: the variable is no letter, or f contains a derivative or a sum already.
+    """
+    if not isinstance(variable.value, sympy.Symbol):
+        raise ValueError(f"nothing can be differentiated by {variable.tex}: it is no letter")
+    if f.value.has(sympy.Derivative, sympy.Sum):
+        raise ValueError(f"{f.tex} is not differentiated here: it holds a sum or a derivative")
+    tex = rf"\frac{{d}}{{d {variable.tex}}} {_bracketed(f, Kind.SUM, Kind.NEGATIVE)}"
+    return Formula(f.value.diff(variable.value), tex, Kind.OPEN, (f, variable))
+
+
 def conjugate(z: Formula) -> Formula:
     """z*."""
     return Formula(sympy.conjugate(z.value), f"{_base(z)}^*", Kind.FACTOR, (z,))

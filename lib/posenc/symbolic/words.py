@@ -265,7 +265,8 @@ class Scaled(Matrix):
         if self.coefficient == 1:
             return body
         if self.coefficient == -1:
-            return f"-{body}"
+            inner = self.body.latex() if isinstance(self.body, Scaled) else body
+            return f"-{body if inner.startswith('-') else inner}"
         number = tex.scalar(self.coefficient)
         if self.coefficient.is_Add or self.coefficient.has(sympy.Sum):
             number = tex.brackets(number)

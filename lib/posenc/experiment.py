@@ -1,0 +1,112 @@
+"""Small experiments: one task, several seeds of one model, trained side by side.
+
+The task is to say the previous token: random tokens come in, and position k has to name the token
+at k − 1. Without position a bidirectional model cannot know which token that is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call, stack_module_state
+
+from .checks import require_size
+from .encoding import At, Encoding
+from .model import Transformer
+
+VOCABULARY = 8
+"""Number of different tokens; who guesses is right once in 8."""
+
+
+class Ensemble:
+    """Transformers of one kind, one for each seed, that train side by side and know no other.
+
+    One bidirectional layer with one head. The seeds differ in their first weights and in the tokens
+    they see. vmap runs them as one model with one more axis, as fast as one of them, nearly.
+
+    Args:
+        encoding: makes the encoding of a model of width dim; called once for each seed.
+        dim: width of the model.
+        seeds: how many models.
+
+    Raises:
+        ValueError: a size is not positive.
+    """
+
+    def __init__(
+        self, encoding: Callable[[int], Encoding], *, dim: int = 32, seeds: int = 5
+    ) -> None:
+        require_size("dim", dim)
+        require_size("seeds", seeds)
+        self.models: list[Transformer] = []
+        for seed in range(seeds):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = Transformer(VOCABULARY, dim, 1, 1, encoding(dim), outputs=VOCABULARY)
+            self.models.append(model)
+        self.parameters, _ = stack_module_state(self.models)  # each (seeds, …)
+        self._shape = copy.deepcopy(self.models[0]).to("meta")
+
+    def logits(self, tokens: Tensor, at: At) -> Tensor:
+        """(seeds, batch, n) → (seeds, batch, n, VOCABULARY)."""
+        return torch.vmap(lambda p, t: functional_call(self._shape, p, (t, at)))(
+            self.parameters, tokens
+        )
+
+    def train(
+        self, length: int, *, steps: int = 300, batch: int = 32, rate: float = 3e-3
+    ) -> Iterator[int]:
+        """Train on sequences of one length: an iterator over the steps, each done when it is given.
+
+        Adam, warmed up over 20 steps and then slowed down linearly to nothing.
+        """
+        at, optimiser = At.sequence(length), torch.optim.Adam(self.parameters.values())
+        generators = [torch.Generator().manual_seed(1000 + s) for s in range(len(self.models))]
+        for step in range(steps):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * min(1, (step + 1) / 20) * (1 - step / steps)
+            tokens = _draw(generators, batch, length)
+            y = self.logits(tokens, at)[:, :, 1:]  # (seeds, batch, length − 1, VOCABULARY)
+            optimiser.zero_grad()
+            F.cross_entropy(y.flatten(0, 2), tokens[:, :, :-1].flatten()).mul(y.shape[0]).backward()
+            optimiser.step()
+            yield step + 1
+
+    @torch.no_grad()
+    def accuracy(self, length: int, *, batch: int = 256) -> Tensor:
+        """How often each position from 1 on names the token before it: (seeds, length − 1)."""
+        generators = [torch.Generator().manual_seed(9000 + s) for s in range(len(self.models))]
+        tokens = _draw(generators, batch, length)
+        y = self.logits(tokens, At.sequence(length))
+        return (y[:, :, 1:].argmax(-1) == tokens[:, :, :-1]).double().mean(1)
+
+    def trained(self, seed: int) -> Transformer:
+        """One of the models, with what it has learned."""
+        model = copy.deepcopy(self.models[seed])
+        model.load_state_dict({name: p[seed] for name, p in self.parameters.items()}, strict=False)
+        return model
+
+
+def interval(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean over the first axis, and the ends of its 95 % confidence interval by Student's t.
+
+    Args:
+        values: (seeds, …), from 2 to 10 independent runs.
+    """
+    seeds = values.shape[0]
+    spread = T_975[seeds] * values.std(0) / seeds**0.5
+    mean = values.mean(0)
+    return mean, mean - spread, mean + spread
+
+
+T_975 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""The 0.975 quantile of Student's t for so many runs, with one degree of freedom less."""
+
+
+def _draw(generators: list[torch.Generator], batch: int, length: int) -> Tensor:
+    shape = (batch, length)
+    return torch.stack([torch.randint(VOCABULARY, shape, generator=g) for g in generators])
