@@ -7,14 +7,15 @@ at k − 1. Without position a bidirectional model cannot know which token that 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, stack_module_state
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from .checks import require_size
+from .checks import require, require_size
 from .encoding import At, Encoding
 from .model import Transformer
 
@@ -42,12 +43,28 @@ class Ensemble:
     ) -> None:
         require_size("dim", dim)
         require_size("seeds", seeds)
-        self.models: list[Transformer] = []
+        models = []
         for seed in range(seeds):
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
                 torch.manual_seed(seed)
                 model = Transformer(VOCABULARY, dim, 1, 1, encoding(dim), outputs=VOCABULARY)
-            self.models.append(model)
+            models.append(model)
+        self._stack(models)
+
+    @classmethod
+    def of(cls, models: Sequence[Transformer]) -> Ensemble:
+        """An ensemble of these models, one for each seed, to go on with.
+
+        Raises:
+            ValueError: there are none.
+        """
+        require(len(models) > 0, "an ensemble needs one model or more, but models is empty")
+        ensemble = cls.__new__(cls)
+        ensemble._stack(models)
+        return ensemble
+
+    def _stack(self, models: Sequence[Transformer]) -> None:
+        self.models = list(models)
         self.parameters, _ = stack_module_state(self.models)  # each (seeds, …)
         self._shape = copy.deepcopy(self.models[0]).to("meta")
 
@@ -58,11 +75,12 @@ class Ensemble:
         )
 
     def train(
-        self, length: int, *, steps: int = 300, batch: int = 32, rate: float = 3e-3
+        self, length: int, *, steps: int = 200, batch: int = 16, rate: float = 5e-3
     ) -> Iterator[int]:
         """Train on sequences of one length: an iterator over the steps, each done when it is given.
 
-        Adam, warmed up over 20 steps and then slowed down linearly to nothing.
+        Adam, warmed up over 20 steps and then slowed down linearly to nothing. What a seed reads
+        depends on the seed, the length and the batch only: another call reads the same texts.
         """
         at, optimiser = At.sequence(length), torch.optim.Adam(self.parameters.values())
         generators = [torch.Generator().manual_seed(1000 + s) for s in range(len(self.models))]
@@ -77,15 +95,21 @@ class Ensemble:
             yield step + 1
 
     @torch.no_grad()
-    def accuracy(self, length: int, *, batch: int = 256) -> Tensor:
-        """How often each position from 1 on names the token before it: (seeds, length − 1)."""
+    def accuracy(self, length: int, *, start: int = 0, batch: int = 256) -> Tensor:
+        """How often each token but the first names the one before it: (seeds, length − 1).
+
+        Args:
+            length: of the sequences that are read.
+            start: the position of their first token.
+            batch: how many of them.
+        """
         generators = [torch.Generator().manual_seed(9000 + s) for s in range(len(self.models))]
         tokens = _draw(generators, batch, length)
-        y = self.logits(tokens, At.sequence(length))
+        y = self.logits(tokens, At.of(torch.arange(start, start + length)[None]))
         return (y[:, :, 1:].argmax(-1) == tokens[:, :, :-1]).double().mean(1)
 
     def trained(self, seed: int) -> Transformer:
-        """One of the models, with what it has learned."""
+        """A copy of one of the models, with what it has learned."""
         model = copy.deepcopy(self.models[seed])
         model.load_state_dict({name: p[seed] for name, p in self.parameters.items()}, strict=False)
         return model
@@ -96,8 +120,12 @@ def interval(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Args:
         values: (seeds, …), from 2 to 10 independent runs.
+
+    Raises:
+        ValueError: there are fewer or more.
     """
     seeds = values.shape[0]
+    require(seeds in T_975, "values must hold from 2 to 10 runs, but hold {}", seeds)
     spread = T_975[seeds] * values.std(0) / seeds**0.5
     mean = values.mean(0)
     return mean, mean - spread, mean + spread
@@ -105,6 +133,24 @@ def interval(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 T_975 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """The 0.975 quantile of Student's t for so many runs, with one degree of freedom less."""
+
+
+def operations(function: Callable[[], object]) -> int:
+    """How many operations torch is asked for, one after the other, in a call of the function.
+
+    It does not depend on the machine, as time does; a GPU cannot make it smaller.
+    """
+
+    class Counter(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.count += 1
+            return func(*args, **(kwargs or {}))
+
+    with Counter() as counter:
+        function()
+    return counter.count
 
 
 def _draw(generators: list[torch.Generator], batch: int, length: int) -> Tensor:

@@ -5,11 +5,13 @@ Each takes nothing and returns an `Agreement`. `COMPARISONS` lists them in the o
 
 from collections.abc import Callable
 
-from . import rotary, sinusoidal
+from . import recursive, rotary, sinusoidal, trainable
 from .result import Agreement
 
 COMPARISONS: tuple[Callable[[], Agreement], ...] = (
+    *trainable.COMPARISONS,
     *sinusoidal.COMPARISONS,
+    *recursive.COMPARISONS,
     *rotary.COMPARISONS,
 )
 

@@ -57,19 +57,22 @@ class Absolute(Encoding):
         Raises:
             ValueError: a shape or dtype does not fit, or there is no vector for a position.
         """
-        require(
-            x.dim() == 3
-            and x.is_floating_point()
-            and (x.shape[-1] == self.dim or self.combine == "concatenate"),
-            "x must be (batch, n, {}) of floats, but is {} {}",
-            *("any" if self.combine == "concatenate" else self.dim, x.shape, x.dtype),
-        )
-        require(
-            positions.dim() == 2
-            and positions.shape[0] in (1, x.shape[0])
-            and positions.shape[1] == x.shape[1]
-            and positions.dtype == torch.int64,
-            "positions must be ({} or 1, {}) int64, one for each row of x, but are {} {}",
-            *(x.shape[0], x.shape[1], positions.shape, positions.dtype),
-        )
+        require_input(x, positions, None if self.combine == "concatenate" else self.dim)
         return COMBINATIONS[self.combine](x, self.vectors(positions).to(x.dtype))
+
+
+def require_input(x: Tensor, positions: Tensor, dim: int | None) -> None:
+    """Raise unless these can be embedded; any width of x will do where dim is None."""
+    require(
+        x.dim() == 3 and x.is_floating_point() and (dim is None or x.shape[-1] == dim),
+        "x must be (batch, n, {}) of floats, but is {} {}",
+        *("any" if dim is None else dim, x.shape, x.dtype),
+    )
+    require(
+        positions.dim() == 2
+        and positions.shape[0] in (1, x.shape[0])
+        and positions.shape[1] == x.shape[1]
+        and positions.dtype == torch.int64,
+        "positions must be ({} or 1, {}) int64, one for each row of x, but are {} {}",
+        *(x.shape[0], x.shape[1], positions.shape, positions.dtype),
+    )

@@ -6,6 +6,7 @@ rounding error made early is carried to every later position.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from ..checks import largest, require, require_size, smallest
 from ..encoding import At, Encoding
-from .base import Absolute
+from .base import Absolute, require_input
 
 
 class Cell(nn.Module):
@@ -124,10 +125,15 @@ class Recurrent(Encoding):
 
     def embed(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         """h_k, from h_{−1} = 0: (batch, n, dim) → (batch, n, dim)."""
+        require_input(x, positions, self.dim)
         require(
-            x.dim() == 3 and x.shape[-1] == self.dim and x.is_floating_point(),
-            "x must be (batch, n, {}) of floats, but is {} {}",
-            *(self.dim, x.shape, x.dtype),
+            mask is None
+            or (
+                tuple(mask.shape) in [(1, x.shape[1]), tuple(x.shape[:2])]
+                and mask.dtype == torch.bool
+            ),
+            "mask must be ({} or 1, {}) bool, but is {} {}",
+            *(*x.shape[:2], *(() if mask is None else (mask.shape, mask.dtype))),
         )
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
         h, states = x.new_zeros(x.shape[0], self.dim, dtype=dtype), [x[:, :0].to(dtype)]
@@ -191,11 +197,11 @@ def solve(
     dt, p, out = spacing / steps, start, [start]
     for step in range(steps * (count - 1)):
         t = torch.as_tensor(step * dt, dtype=start.dtype, device=start.device)
-        k1 = h(t, p)
-        k2 = h(t + dt / 2, p + dt / 2 * k1)
-        k3 = h(t + dt / 2, p + dt / 2 * k2)
-        k4 = h(t + dt, p + dt * k3)
-        p = p + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        h1 = h(t, p)
+        h2 = h(t + dt / 2, p + dt / 2 * h1)
+        h3 = h(t + dt / 2, p + dt / 2 * h2)
+        h4 = h(t + dt, p + dt * h3)
+        p = p + dt / 6 * (h1 + 2 * h2 + 2 * h3 + h4)
         if (step + 1) % steps == 0:
             out.append(p)
     return torch.stack(out)
@@ -212,7 +218,8 @@ class Floater(Absolute):
         std: p(0) is drawn from a normal distribution with mean 0 and this deviation.
 
     Raises:
-        ValueError: dim or steps is not positive, spacing is not, or combine is unknown.
+        ValueError: dim or steps is not positive, spacing is not or is infinite, or combine is
+            unknown.
 
     Source: Liu et al. 2020, equation 2. Like `Recursive`, it cannot be compiled or exported.
     """
@@ -260,8 +267,10 @@ class FloaterBiases(Encoding):
         steps: Runge–Kutta steps from one position to the next, 5 in the official code.
 
     Raises:
-        ValueError: a size is not positive, spacing is not, or (in `transform`) the values are of
-            another width. Like `Recursive`, it cannot be compiled or exported.
+        ValueError: a size or spacing is not positive, or (in `transform`) queries, keys or values
+            are of another width.
+
+    Like `Recursive`, it cannot be compiled or exported.
 
     Source: FLOATER's code, `flow_transformer.py` and `flow_attention.py`. There the initial values
     are drawn by `xavier_uniform_`, the sinusoid stays in the input, and the solution is renewed and
@@ -297,9 +306,9 @@ class FloaterBiases(Encoding):
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
         require(
-            q.shape[-3] == self.heads and q.shape[-1] == v.shape[-1] == self.head_dim,
-            "q and v must have {} heads of width {}, but have shapes {} and {}",
-            *(self.heads, self.head_dim, q.shape, v.shape),
+            all(x.shape[-3] == self.heads and x.shape[-1] == self.head_dim for x in (q, k, v)),
+            "q, k and v must have {} heads of width {}, but have shapes {}, {} and {}",
+            *(self.heads, self.head_dim, q.shape, k.shape, v.shape),
         )
         tables = self.biases(max(_count(at.query), _count(at.key)))
 
@@ -340,5 +349,5 @@ def _count(positions: Tensor) -> int:
 
 
 def _require_grid(spacing: float, steps: int) -> None:
-    require(spacing > 0, f"spacing must be positive, but is {spacing}")
+    require(0 < spacing < math.inf, f"spacing must be positive and finite, but is {spacing}")
     require_size("steps", steps)

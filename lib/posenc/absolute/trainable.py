@@ -18,7 +18,7 @@ class Trainable(Absolute):
         std: the rows are drawn from a normal distribution with mean 0 and this deviation.
 
     Raises:
-        ValueError: a size is not positive, or combine is unknown.
+        ValueError: a size is not positive, std is negative, or combine is unknown.
 
     Source: Gehring et al. 2017; BERT (512 rows of 768, std 0.02) and GPT.
     """
@@ -28,8 +28,9 @@ class Trainable(Absolute):
     ) -> None:
         super().__init__(dim, combine=combine)
         require_size("max_length", max_length)
+        require(std >= 0, f"std must be 0 or more, but is {std}")
         self.max_length, self.std = max_length, std
-        self.table = nn.Parameter(torch.randn(max_length, dim) * std)
+        self.table = nn.Parameter(torch.empty(max_length, dim).normal_(0, std))
 
     def vectors(self, positions: Tensor) -> Tensor:
         """p_k, the rows themselves: (…, n) int64 → (…, n, dim).
@@ -41,7 +42,7 @@ class Trainable(Absolute):
         return self.table[positions]
 
     def longer(self, max_length: int) -> Trainable:
-        """A copy with more rows, the new ones drawn anew: to be trained before they mean anything.
+        """A copy with more rows, the new ones drawn anew: they mean nothing before training.
 
         Raises:
             ValueError: max_length is below the present one.
@@ -50,7 +51,8 @@ class Trainable(Absolute):
         new = Trainable(self.dim, max_length, combine=self.combine, std=self.std).to(self.table)
         with torch.no_grad():
             new.table[: self.max_length] = self.table
-        return new
+        new.table.requires_grad_(self.table.requires_grad)
+        return new.train(self.training)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, max_length={self.max_length}, combine={self.combine!r}"
@@ -82,13 +84,15 @@ class Hierarchical(Absolute):
         self.max_length = table.max_length**2
 
     def vectors(self, positions: Tensor) -> Tensor:
-        """p_k: (…, n) int64 → (…, n, dim).
+        """p_k: (…, n) int64 → (…, n, dim), in float32 or wider: bfloat16 would move the first n.
 
         Raises:
             ValueError: (in eager mode) a position is below 0, or is n² or more.
         """
         _require_rows(positions, self.max_length)
-        p, alpha, n = self.table.table, self.alpha, self.table.max_length
+        table = self.table.table
+        p = table if table.dtype == torch.float64 else table.float()
+        alpha, n = self.alpha, self.table.max_length
         u = (p - alpha * p[:1]) / (1 - alpha)
         return alpha * u[positions // n] + (1 - alpha) * u[positions % n]
 

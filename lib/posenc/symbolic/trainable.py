@@ -6,7 +6,7 @@ import sympy
 
 from .derivation import Derivation, derivation
 from .letters import d
-from .words import Letter
+from .words import Letter, Matrix
 
 alpha = sympy.Symbol("alpha", real=True)
 p_0, p_k = Letter("p_0", 1, d), Letter("p_k", 1, d)
@@ -14,7 +14,7 @@ u_0, u_k = Letter("u_0", 1, d), Letter("u_k", 1, d)
 u_i, u_j = Letter("u_i", 1, d), Letter("u_j", 1, d)
 
 
-def mixed(first: Letter, second: Letter):
+def mixed(first: Letter, second: Letter) -> Matrix:
     """α first + (1 − α) second."""
     return alpha * first + (1 - alpha) * second
 
