@@ -31,7 +31,7 @@ def multiply_expansion() -> Derivation:
         .given(
             symmetric,
             x_i @ D_i @ W_Q @ W_K.T @ D_j @ x_j.T,
-            because="a diagonal matrix is symmetric",
+            because="diagonals are symmetric",
         )
     )
 
@@ -50,7 +50,7 @@ def scale_expansion() -> Derivation:
         .given(
             symmetric,
             x_i @ (one + D_i) @ W_Q @ W_K.T @ (one + D_j) @ x_j.T,
-            because="a diagonal matrix is symmetric",
+            because="diagonals are symmetric",
         )
         .equals(cc + cp + pc + pp, because="multiplied out")
     )
@@ -66,6 +66,6 @@ def concatenate_expansion() -> Derivation:
     pp = Term("pp", p_i @ U_Q @ U_K.T @ p_j.T, "position–position")
     return (
         Derivation("concatenate-expansion", "The logit of concatenations", q_i @ k_j.T)
-        .define({q_i: q, k_j: k}, q @ k.T, because="rows of the projections, split in two blocks")
+        .define({q_i: q, k_j: k}, q @ k.T, because="projections in two blocks")
         .equals(cc + cp + pc + pp, because="multiplied out")
     )
