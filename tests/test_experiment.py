@@ -408,6 +408,10 @@ def test_walks_from_position_to_position_cost_as_much_for_every_step(name):
 # wrong input
 
 
+def of_kind(encoding):
+    return Ensemble(encoding, seeds=1).models[0]
+
+
 @pytest.mark.parametrize(
     ("call", "error", "says"),
     [
@@ -416,6 +420,31 @@ def test_walks_from_position_to_position_cost_as_much_for_every_step(name):
         (lambda: Ensemble(Sinusoidal, seeds=-2), ValueError, "seeds must be 1 or more, but is -2"),
         (lambda: Ensemble(Sinusoidal, dim=8.0), TypeError, "dim must be a whole number"),
         (lambda: Ensemble(Sinusoidal, seeds=2.0), TypeError, "seeds must be a whole"),
+        (
+            lambda: Ensemble(Sinusoidal(32)),
+            ValueError,
+            "encoding must be a function that makes one, such as lambda dim: .*Sinusoidal.32",
+        ),
+        (
+            lambda: Ensemble.of(
+                [
+                    of_kind(lambda d: Sinusoidal(d)),
+                    of_kind(lambda d: Sinusoidal(d, combine="multiply")),
+                ]
+            ),
+            ValueError,
+            "models of one kind, but these differ",
+        ),
+        (
+            lambda: Ensemble.of(
+                [of_kind(lambda d: Trainable(d, 3)), of_kind(lambda d: Trainable(d, 4))]
+            ),
+            ValueError,
+            "models of one kind, but these differ",
+        ),
+        (lambda: Ensemble(Sinusoidal).accuracy(1), ValueError, "length must be 2 or more"),
+        (lambda: Ensemble(Sinusoidal).accuracy(8, batch=0), ValueError, "batch must be 1 or more"),
+        (lambda: next(Ensemble(Sinusoidal).train(1)), ValueError, "length must be 2 or more"),
         (
             lambda: Ensemble.of([]),
             ValueError,

@@ -11,6 +11,7 @@ from posenc import (
     Block,
     Combined,
     Encoding,
+    Recurrent,
     Rotary,
     Sinusoidal,
     Transformer,
@@ -163,8 +164,25 @@ def test_the_input_is_embedded_once_and_by_the_first_encoding():
     at = At.sequence(9)
     first = model([Sinusoidal(DIM), Encoding()])
     close(first(TOKENS, at), model(Sinusoidal(DIM))(TOKENS, at))
-    close(model([Encoding(), Sinusoidal(DIM)])(TOKENS, at), model()(TOKENS, at))
     assert (first(TOKENS, at) - model()(TOKENS, at)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("later", [Sinusoidal(DIM), Combined(Rotary(HEAD_DIM), Sinusoidal(DIM))])
+def test_an_encoding_that_would_embed_in_a_later_layer_is_refused(later):
+    """It would do nothing there, silently."""
+    for first in (Encoding(), Sinusoidal(DIM)):
+        with pytest.raises(ValueError, match="only the first layer's encoding embeds the input"):
+            model([first, later])
+    model([later, later])
+
+
+def test_an_encoding_that_reads_neighbours_has_to_know_the_pads():
+    run, mask = model(Recurrent(DIM)), torch.arange(9) >= torch.tensor([[4], [0]])
+    at = At.of(positions_from_mask(mask), mask=mask, causal=True)
+    with pytest.raises(ValueError, match="give the mask to the model too"):
+        run(TOKENS, at)
+    run(TOKENS, at, mask)
+    run(TOKENS, At.sequence(9, causal=True))
 
 
 def test_a_block_is_pre_norm_with_two_residuals():

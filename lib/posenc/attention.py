@@ -1,4 +1,7 @@
-"""Multi-head attention that runs the four stages of any encoding, once for all of them."""
+"""Multi-head attention that runs three of the four stages of any encoding.
+
+The first, `embed`, happens before attention, once for a whole model: `Transformer` runs it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ class Attention(nn.Module):
     Args:
         dim: width of the input and of the output.
         heads: number of heads.
-        encoding: where position enters; none by default. Give one module to several layers to share
-            its parameters.
+        encoding: where position enters; none by default. Its `embed` is the caller's to run. Give
+            one module to several layers to share its parameters.
         normaliser: from logits to weights; softmax by default.
         head_dim: width of a query and of a key, dim // heads by default.
         value_dim: width of a value, head_dim by default.

@@ -33,6 +33,12 @@ def require_size(name: str, n: int, least: int = 1) -> None:
     require(n >= least, "{} must be {} or more, but is {}", name, least, n)
 
 
+def require_positions(positions: Tensor) -> None:
+    """Raise unless these are positions: a tensor (`TypeError`) of int64 (`ValueError`)."""
+    require_type("positions", positions, Tensor)
+    require(positions.dtype == torch.int64, "positions must be int64, but are {}", positions.dtype)
+
+
 def concrete(tensor: Tensor) -> bool:
     """Whether the tensor has values that Python may look at.
 

@@ -156,6 +156,10 @@ class Encoding(nn.Module):
     """Whether `embed` looks at other tokens: then it needs the whole sequence, and a model refuses
     a key cache."""
 
+    def embeds(self) -> bool:
+        """Whether `embed` does anything: then only a model can run it, at its entry."""
+        return type(self).embed is not Encoding.embed
+
     def input_dim(self, dim: int) -> int:
         """The width of x that makes `embed` give the width dim: less where it adds channels."""
         return dim
@@ -247,6 +251,9 @@ class Combined(Encoding):
     def members(self) -> list[Encoding]:
         """The encodings, in the order given."""
         return cast("list[Encoding]", list(self.encodings))
+
+    def embeds(self) -> bool:
+        return any(encoding.embeds() for encoding in self.members())
 
     @property
     def reads_neighbours(self) -> bool:  # type: ignore[override]

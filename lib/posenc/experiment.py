@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -20,7 +20,7 @@ from .encoding import At, Encoding
 from .model import Transformer
 
 VOCABULARY = 8
-"""Number of different tokens; who guesses is right once in 8."""
+"""Number of different tokens; who guesses blindly is right once in 8."""
 
 
 class Ensemble:
@@ -41,6 +41,11 @@ class Ensemble:
     def __init__(
         self, encoding: Callable[[int], Encoding], *, dim: int = 32, seeds: int = 5
     ) -> None:
+        require(
+            callable(encoding) and not isinstance(encoding, nn.Module),
+            "encoding must be a function that makes one, such as lambda dim: Sinusoidal(dim), but "
+            f"is {encoding!r}",
+        )
         require_size("dim", dim)
         require_size("seeds", seeds)
         models = []
@@ -56,23 +61,24 @@ class Ensemble:
         """An ensemble of these models, one for each seed, to go on with.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are none, or they are not of one kind.
         """
         require(len(models) > 0, "an ensemble needs one model or more, but models is empty")
+        kinds = {_kind(model) for model in models}
+        require(len(kinds) == 1, "an ensemble needs models of one kind, but these differ")
         ensemble = cls.__new__(cls)
         ensemble._stack(models)
         return ensemble
 
     def _stack(self, models: Sequence[Transformer]) -> None:
         self.models = list(models)
-        self.parameters, _ = stack_module_state(self.models)  # each (seeds, …)
+        self.parameters, self._buffers = stack_module_state(self.models)  # each (seeds, …)
         self._shape = copy.deepcopy(self.models[0]).to("meta")
 
     def logits(self, tokens: Tensor, at: At) -> Tensor:
         """(seeds, batch, n) → (seeds, batch, n, VOCABULARY)."""
-        return torch.vmap(lambda p, t: functional_call(self._shape, p, (t, at)))(
-            self.parameters, tokens
-        )
+        state = {**self.parameters, **self._buffers}
+        return torch.vmap(lambda s, t: functional_call(self._shape, s, (t, at)))(state, tokens)
 
     def train(
         self, length: int, *, steps: int = 200, batch: int = 16, rate: float = 5e-3
@@ -82,6 +88,7 @@ class Ensemble:
         Adam, warmed up over 20 steps and then slowed down linearly to nothing. What a seed reads
         depends on the seed, the length and the batch only: another call reads the same texts.
         """
+        require_size("length", length, least=2)
         at, optimiser = At.sequence(length), torch.optim.Adam(self.parameters.values())
         generators = [torch.Generator().manual_seed(1000 + s) for s in range(len(self.models))]
         for step in range(steps):
@@ -103,6 +110,8 @@ class Ensemble:
             start: the position of their first token.
             batch: how many of them.
         """
+        require_size("length", length, least=2)
+        require_size("batch", batch)
         generators = [torch.Generator().manual_seed(9000 + s) for s in range(len(self.models))]
         tokens = _draw(generators, batch, length)
         y = self.logits(tokens, At.of(torch.arange(start, start + length)[None]))
@@ -138,7 +147,7 @@ T_975 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 
 def operations(function: Callable[[], object]) -> int:
     """How many operations torch is asked for, one after the other, in a call of the function.
 
-    It does not depend on the machine, as time does; a GPU cannot make it smaller.
+    It does not depend on the machine, as time does, and is not smaller on a GPU.
     """
 
     class Counter(TorchDispatchMode):
@@ -151,6 +160,12 @@ def operations(function: Callable[[], object]) -> int:
     with Counter() as counter:
         function()
     return counter.count
+
+
+def _kind(model: Transformer) -> tuple[str, tuple[tuple[str, torch.Size], ...]]:
+    """What models that run as one have in common: the modules' settings, the tensors' shapes."""
+    shapes = ((name, tensor.shape) for name, tensor in model.state_dict().items())
+    return repr(model), tuple(shapes)
 
 
 def _draw(generators: list[torch.Generator], batch: int, length: int) -> Tensor:

@@ -67,7 +67,8 @@ class Transformer(nn.Module):
         expansion: feed-forward width as a multiple of dim.
 
     Raises:
-        ValueError: a size is not positive, or the number of encodings is not that of the layers.
+        ValueError: a size is not positive, the number of encodings is not that of the layers, or a
+            later one would embed too.
         TypeError: a size is not a whole number, or an encoding is not one.
     """
 
@@ -97,6 +98,11 @@ class Transformer(nn.Module):
         )
         self.vocabulary = vocabulary
         first = encodings[0]
+        require(
+            not any(e.embeds() for e in encodings if isinstance(e, Encoding) and e is not first),
+            "only the first layer's encoding embeds the input, so a later one with an embed of "
+            "its own would do nothing there: put it first, or into Combined",
+        )
         width = first.input_dim(dim) if isinstance(first, Encoding) else dim
         require(
             width >= 1,
@@ -189,6 +195,13 @@ class Transformer(nn.Module):
                 and mask.dtype == torch.bool,
                 "mask must be ({} or 1, {}) bool, but is {} {}",
                 *(batch, tokens.shape[1], mask.shape, mask.dtype),
+            )
+        reads_neighbours = cast(Block, self.blocks[0]).attention.encoding.reads_neighbours
+        if reads_neighbours and mask is None and at.visible is not None and concrete(at.visible):
+            require(
+                bool(at.visible.any(-2).all()),
+                "an encoding that looks at neighbouring tokens has to know which are pads: give "
+                "the mask to the model too, not only to At",
             )
         if concrete(tokens) and tokens.numel():
             low, high = int(tokens.min()), int(tokens.max())

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.encodings import draw, positions_with_gaps, weights
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posenc import (
     At,
@@ -17,9 +18,11 @@ from posenc import (
     Dynamics,
     Floater,
     FloaterBiases,
+    Hierarchical,
     Recurrent,
     Recursive,
     Sinusoidal,
+    Trainable,
     Transformer,
 )
 from posenc.absolute.recursive import GRUCell, solve
@@ -585,14 +588,40 @@ every_walk = pytest.mark.parametrize(
 
 
 @every_walk
-def test_how_far_to_go_is_not_known_to_a_compiler_and_it_is_told_so(make, monkeypatch):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_compiled_code_is_left_to_see_how_far_to_go(make):
+    torch._dynamo.reset()
+    encoding = make()
+    compiled = torch.compile(moving, backend="eager")
+    torch.testing.assert_close(compiled(encoding), moving(encoding))
+
+
+@every_walk
+def test_how_far_to_go_is_not_known_where_positions_have_no_values(make):
     encoding = make()
     before = moving(encoding)
-    with monkeypatch.context() as patched:
-        patched.setattr(torch.compiler, "is_compiling", lambda: True)
-        with pytest.raises(ValueError, match="depends on the values of the positions, which compi"):
-            moving(encoding)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        positions = mode.from_tensor(torch.tensor([[0, 1]]))
+        with pytest.raises(ValueError, match="depends on the values of the positions, which expo"):
+            if isinstance(encoding, FloaterBiases):
+                encoding.transform(Q, Q, Q, At(positions, positions))
+            else:
+                encoding.vectors(positions)
     assert torch.equal(moving(encoding), before)
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [torch.tensor([0.0, 1.0]), torch.tensor([True, False]), torch.tensor([0, 1]).to(torch.uint8)],
+)
+def test_positions_of_another_dtype_are_refused_and_not_read_as_masks(positions):
+    table = Trainable(4, 3)
+    for encoding in (table, Hierarchical(table), Recursive(4), Floater(4), Sinusoidal(4)):
+        with pytest.raises(ValueError, match="positions must be int64, but are torch"):
+            encoding.vectors(positions)
+        with pytest.raises(TypeError, match="positions must be a Tensor, but is of type list"):
+            encoding.vectors(positions.tolist())
 
 
 @every_walk
@@ -636,7 +665,7 @@ def test_positions_below_zero_are_refused(make):
         (
             lambda: Recurrent(4).embed(Q[0], torch.zeros(5, 9, dtype=torch.int64)),
             ValueError,
-            r"positions must be \(3 or 1, 7\) int64.*\(5, 9\)",
+            r"positions must be \(3 or 1, 7\).*\(5, 9\)",
         ),
         (
             lambda: Recurrent(4).embed(Q[0], AT.query[:1], torch.ones(3, 9, dtype=torch.bool)),

@@ -307,7 +307,7 @@ X = draw(2, 7, DIM)
         (
             lambda: trainable().embed(X, POSITIONS[:, :4]),
             ValueError,
-            r"positions must be \(2 or 1, 7\) int64.*\(2, 4\)",
+            r"positions must be \(2 or 1, 7\).*\(2, 4\)",
         ),
         (
             lambda: trainable().embed(X, POSITIONS.double()),

@@ -7,6 +7,7 @@ person could take in two ways, such as a sign after a sign or an exponent on a f
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -144,9 +145,12 @@ class WordReader(Reader):
             power = self.take()
             if power == r"\top":
                 return out.T
-            assert isinstance(out, sympy.Expr)
             self.at -= power == "{"
-            out **= self.group() if power == "{" else int(power)
+            exponent = self.group() if power == "{" else int(power)
+            if isinstance(out, Matrix):
+                assert exponent > 1
+                return functools.reduce(lambda one, other: one @ other, [out] * int(exponent))
+            out **= exponent
         return out
 
     def atom(self):

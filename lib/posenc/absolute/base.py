@@ -6,10 +6,9 @@ names one of the ways of `multiplicative.COMBINATIONS`.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from ..checks import require, require_size
+from ..checks import require, require_positions, require_size, require_type
 from ..encoding import Encoding
 from .multiplicative import COMBINATIONS
 
@@ -60,9 +59,14 @@ class Absolute(Encoding):
         require_input(x, positions, None if self.combine == "concatenate" else self.dim)
         return COMBINATIONS[self.combine](x, self.vectors(positions).to(x.dtype))
 
+    def extra_repr(self) -> str:
+        return f"{self.dim}, combine={self.combine!r}"
+
 
 def require_input(x: Tensor, positions: Tensor, dim: int | None) -> None:
     """Raise unless these can be embedded; any width of x will do where dim is None."""
+    require_type("x", x, Tensor)
+    require_positions(positions)
     require(
         x.dim() == 3 and x.is_floating_point() and (dim is None or x.shape[-1] == dim),
         "x must be (batch, n, {}) of floats, but is {} {}",
@@ -71,8 +75,7 @@ def require_input(x: Tensor, positions: Tensor, dim: int | None) -> None:
     require(
         positions.dim() == 2
         and positions.shape[0] in (1, x.shape[0])
-        and positions.shape[1] == x.shape[1]
-        and positions.dtype == torch.int64,
-        "positions must be ({} or 1, {}) int64, one for each row of x, but are {} {}",
-        *(x.shape[0], x.shape[1], positions.shape, positions.dtype),
+        and positions.shape[1] == x.shape[1],
+        "positions must be ({} or 1, {}), one for each row of x, but have shape {}",
+        *(x.shape[0], x.shape[1], positions.shape),
     )

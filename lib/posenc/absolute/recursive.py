@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
-from ..checks import largest, require, require_size, smallest
+from ..checks import largest, require, require_positions, require_size, smallest
 from ..encoding import At, Encoding
 from .base import Absolute, require_input
 
@@ -45,14 +46,14 @@ class Recursive(Absolute):
 
     Args:
         dim, combine: as for `Absolute`.
-        cell: f, from (…, dim) to (…, dim); a `Cell` by default.
+        cell: f, from (…, dim) to (…, dim), in float32 or wider; a `Cell` by default.
         std: p_0 is drawn from a normal distribution with mean 0 and this deviation.
 
     Raises:
-        ValueError: dim is not positive, or combine is unknown.
+        ValueError: dim is not positive, std is negative, or combine is unknown.
 
-    It looks at the values of the positions, to know how far to go, and so cannot be compiled or
-    exported.
+    It looks at the values of the positions, to know how far to go: so it cannot be exported, and
+    compiled code is left for that look (no fullgraph).
 
     Source: Su 2021, "Recursive Type".
     """
@@ -66,6 +67,7 @@ class Recursive(Absolute):
         std: float = 1.0,
     ) -> None:
         super().__init__(dim, combine=combine)
+        require(std >= 0, f"std must be 0 or more, but is {std}")
         self.start = nn.Parameter(torch.randn(dim) * std)
         self.cell = Cell(dim) if cell is None else cell
 
@@ -73,7 +75,7 @@ class Recursive(Absolute):
         """p_k: (…, n) int64 → (…, n, dim), after as many steps as the largest position asks.
 
         Raises:
-            ValueError: a position is below 0, or its value cannot be seen (compile and export).
+            ValueError: a position is below 0, or its value cannot be seen (export).
         """
         p, rows = _wide(self.start), []
         with _exactly(p):
@@ -102,8 +104,8 @@ class Recurrent(Encoding):
     """h_k = g(x_k, h_{k−1}): a recurrent layer between the input and the Transformer.
 
     It reads the tokens in the order of the rows, and does not look at positions. Pads, told by the
-    mask, leave the state as it is. As it reads neighbours, a model with it refuses a key cache; and
-    like `Recursive` it is excused from compile and export.
+    mask, leave the state as it is. As it reads neighbours, a model with it refuses a key cache. It
+    takes one step after the other, so compiled or exported it is tied to one length.
 
     Args:
         dim: width of the input and of the state.
@@ -189,11 +191,17 @@ def solve(
         start: (…), p(0).
         count: how many to return, 1 or more.
         spacing: time from one to the next.
-        steps: solver steps from one to the next; twice as many make the error 16 times smaller.
+        steps: solver steps from one to the next; on a smooth flow, twice as many make the error 16
+            times smaller.
 
     Returns:
         (count, …).
+
+    Raises:
+        ValueError: count, spacing or steps is not positive.
     """
+    require_size("count", count)
+    _require_grid(spacing, steps)
     dt, p, out = spacing / steps, start, [start]
     for step in range(steps * (count - 1)):
         t = torch.as_tensor(step * dt, dtype=start.dtype, device=start.device)
@@ -212,7 +220,8 @@ class Floater(Absolute):
 
     Args:
         dim, combine: as for `Absolute`.
-        dynamics: h, from a number t and (…, dim) to (…, dim); a `Dynamics` by default.
+        dynamics: h, from a number t and (…, dim) to (…, dim), in float32 or wider; a `Dynamics` by
+            default.
         spacing: time from one position to the next.
         steps: Runge–Kutta steps from one position to the next.
         std: p(0) is drawn from a normal distribution with mean 0 and this deviation.
@@ -221,7 +230,7 @@ class Floater(Absolute):
         ValueError: dim or steps is not positive, spacing is not or is infinite, or combine is
             unknown.
 
-    Source: Liu et al. 2020, equation 2. Like `Recursive`, it cannot be compiled or exported.
+    Source: Liu et al. 2020, equation 2. Like `Recursive`, it cannot be exported.
     """
 
     def __init__(
@@ -236,6 +245,7 @@ class Floater(Absolute):
     ) -> None:
         super().__init__(dim, combine=combine)
         _require_grid(spacing, steps)
+        require(std >= 0, f"std must be 0 or more, but is {std}")
         self.spacing, self.steps = spacing, steps
         self.start = nn.Parameter(torch.randn(dim) * std)
         self.dynamics = Dynamics(dim) if dynamics is None else dynamics
@@ -244,7 +254,7 @@ class Floater(Absolute):
         """p_k: (…, n) int64 → (…, n, dim), solved as far as the largest position.
 
         Raises:
-            ValueError: a position is below 0, or its value cannot be seen (compile and export).
+            ValueError: a position is below 0, or its value cannot be seen (export).
         """
         count, start = _count(positions), _wide(self.start)
         with _exactly(start):
@@ -253,9 +263,12 @@ class Floater(Absolute):
             )  # (count, dim)
         return table[positions]
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, spacing={self.spacing}, steps={self.steps}"
+
 
 class FloaterBiases(Encoding):
-    """q_k + p^q_k, k_k + p^k_k and v_k + p^v_k: three flows in one layer, as in FLOATER's code.
+    """q_k + p^q_k, k_k + p^k_k and v_k + p^v_k: three flows in a layer, as in FLOATER's encoder.
 
     Each layer has a `FloaterBiases` of its own, with its own three initial values, and all layers
     share one dynamics: make a `Dynamics(heads · head_dim)` and give it to each.
@@ -270,7 +283,7 @@ class FloaterBiases(Encoding):
         ValueError: a size or spacing is not positive, or (in `transform`) queries, keys or values
             are of another width.
 
-    Like `Recursive`, it cannot be compiled or exported.
+    Like `Recursive`, it cannot be exported.
 
     Source: FLOATER's code, `flow_transformer.py` and `flow_attention.py`. There the initial values
     are drawn by `xavier_uniform_`, the sinusoid stays in the input, and the solution is renewed and
@@ -322,6 +335,9 @@ class FloaterBiases(Encoding):
             moved(v, tables[2], at.key),
         )
 
+    def extra_repr(self) -> str:
+        return f"{self.heads}, {self.head_dim}, spacing={self.spacing}, steps={self.steps}"
+
 
 def _exactly(tensor: Tensor) -> AbstractContextManager:
     """Autocast off; on the meta device there is none to turn off."""
@@ -337,11 +353,13 @@ def _wide(start: Tensor) -> Tensor:
     return start if start.dtype == torch.float64 else start.float()
 
 
+@torch.compiler.disable
 def _count(positions: Tensor) -> int:
-    """How many positions have to be computed to reach the largest."""
+    """How many positions have to be computed to reach the largest; one on the meta device."""
+    require_positions(positions)
     require(
-        not torch.compiler.is_compiling(),
-        "how far to go depends on the values of the positions, which compile and export do not see",
+        not (torch.compiler.is_compiling() or isinstance(positions, FakeTensor)),
+        "how far to go depends on the values of the positions, which export does not see",
     )
     low = smallest(positions)
     require(low >= 0, "positions count from 0, but {} is among them", low)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..angles import angles, frequencies, geometric, require_frequencies
-from ..checks import require
+from ..checks import require, require_positions
 from .base import Absolute
 
 
@@ -65,6 +65,7 @@ class Sinusoidal(Absolute):
 
     def vectors(self, positions: Tensor) -> Tensor:
         """The vectors p_k themselves: (…, n) int64 → (…, n, dim), in float64 where there is one."""
+        require_positions(positions)
         a = angles(positions, self.frequencies(positions.device))
         sin, cos = a.sin(), a.cos()  # (…, n, ⌈dim/2⌉)
         if self.layout == "halves":
@@ -95,6 +96,6 @@ class Sinusoidal(Absolute):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.dim}, layout={self.layout!r}, variant={self.variant!r}, base={self.base}, "
-            f"combine={self.combine!r}"
+            f"{super().extra_repr()}, layout={self.layout!r}, variant={self.variant!r}, "
+            f"base={self.base}"
         )

@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..checks import largest, require, require_size, require_type, smallest
+from ..checks import (
+    largest,
+    require,
+    require_positions,
+    require_size,
+    require_type,
+    smallest,
+)
 from .base import Absolute
 
 
@@ -55,7 +62,7 @@ class Trainable(Absolute):
         return new.train(self.training)
 
     def extra_repr(self) -> str:
-        return f"{self.dim}, max_length={self.max_length}, combine={self.combine!r}"
+        return f"{super().extra_repr()}, max_length={self.max_length}"
 
 
 class Hierarchical(Absolute):
@@ -97,10 +104,11 @@ class Hierarchical(Absolute):
         return alpha * u[positions // n] + (1 - alpha) * u[positions % n]
 
     def extra_repr(self) -> str:
-        return f"alpha={self.alpha}, max_length={self.max_length}"
+        return f"{super().extra_repr()}, alpha={self.alpha}, max_length={self.max_length}"
 
 
 def _require_rows(positions: Tensor, max_length: int) -> None:
+    require_positions(positions)
     low, high = smallest(positions), largest(positions)
     require(low >= 0, "positions count from 0, but {} is among them", low)
     require(

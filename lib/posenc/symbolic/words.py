@@ -18,7 +18,7 @@ where a product is hidden in a transpose, and do not see that q kᵀ and k qᵀ 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, groupby
 from typing import NamedTuple, TypeAlias
 
 import sympy
@@ -205,9 +205,19 @@ class Product(Matrix):
         return multiply(self.left._words(), self.right._words())
 
     def latex(self) -> str:
+        first: Matrix = self
+        rest: list[Matrix] = []
+        while isinstance(first, Product):
+            rest.insert(0, first.right)
+            first = first.left
         # a coefficient may stand at the very left without brackets, and a Σ at the very right
-        left = _bracket(self.left, Sum, SumOver)
-        return f"{left} {_factor(self.right)}"
+        printed = [(first, _bracket(first, Sum, SumOver)), *((f, _factor(f)) for f in rest)]
+        out = []
+        for factor, run in groupby(printed, lambda pair: pair[0]):
+            texts = [text for _, text in run]
+            power = isinstance(factor, Letter) and len(texts) > 1 and "^" not in texts[0]
+            out += [f"{texts[0]}^{{{len(texts)}}}"] if power else texts
+        return " ".join(out)
 
 
 class Sum(Matrix):
