@@ -22,10 +22,12 @@ from posenc import (
     Floater,
     FloaterBiases,
     Hierarchical,
+    Nezha,
     Recurrent,
     Recursive,
     ReluSquaredOverN,
     Rotary,
+    Shaw,
     Sinusoidal,
     Softmax,
     Trainable,
@@ -51,6 +53,11 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     "floater biases": lambda: FloaterBiases(
         HEADS, HEAD_DIM, dynamics=Dynamics(DIM, torch.tanh), spacing=0.3, steps=2
     ),
+    "shaw": lambda: Shaw(-2, 3, head_dim=HEAD_DIM, value_dim=HEAD_DIM),
+    "shaw keys by head": lambda: Shaw(-4, 3, head_dim=HEAD_DIM, heads=HEADS),
+    "shaw values": lambda: Shaw(-3, 2, value_dim=HEAD_DIM),
+    "nezha": lambda: Nezha(HEAD_DIM, 3),
+    "nezha code": lambda: Nezha(HEAD_DIM, 3, variant="code"),
     "rotary": lambda: Rotary(HEAD_DIM),
     "rotary half-split": lambda: Rotary(HEAD_DIM, layout="half-split"),
     "rotary partial": lambda: Rotary(HEAD_DIM, width=2),
@@ -67,6 +74,9 @@ LEARNED = {
     "recurrent",
     "floater",
     "floater biases",
+    "shaw",
+    "shaw keys by head",
+    "shaw values",
     "rotary learned",
 }
 """Encodings with parameters."""
@@ -83,6 +93,11 @@ READS_NEIGHBOURS = {"recurrent"}
 RELATIVE = {
     "none",
     "recurrent",
+    "shaw",
+    "shaw keys by head",
+    "shaw values",
+    "nezha",
+    "nezha code",
     "rotary",
     "rotary half-split",
     "rotary partial",
@@ -125,7 +140,7 @@ def weights(module: nn.Module, seed: int = 0) -> nn.Module:
 
 def value_dim(encoding: Encoding) -> int:
     """A width of values that differs from the keys', where the encoding allows it."""
-    return HEAD_DIM if isinstance(encoding, FloaterBiases) else VALUE_DIM
+    return HEAD_DIM if isinstance(encoding, FloaterBiases | Nezha | Shaw) else VALUE_DIM
 
 
 class Layer(nn.Module):

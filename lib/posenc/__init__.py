@@ -12,6 +12,7 @@ from .attention import Attention
 from .encoding import At, Combined, Encoding, Project, positions_from_mask
 from .model import Block, Transformer
 from .normalise import L2, NORMALISERS, Exp, ExpOverN, ReluSquaredOverN, Softmax, SwishL2
+from .relative.classic import Nezha, Shaw
 from .unconventional.rotary import Rotary
 
 __version__ = "0.1.0"
@@ -32,11 +33,13 @@ __all__ = [
     "Floater",
     "FloaterBiases",
     "Hierarchical",
+    "Nezha",
     "Project",
     "Recurrent",
     "Recursive",
     "ReluSquaredOverN",
     "Rotary",
+    "Shaw",
     "Sinusoidal",
     "Softmax",
     "SwishL2",

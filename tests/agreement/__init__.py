@@ -5,13 +5,14 @@ Each takes nothing and returns an `Agreement`. `COMPARISONS` lists them in the o
 
 from collections.abc import Callable
 
-from . import recursive, rotary, sinusoidal, trainable
+from . import classic, recursive, rotary, sinusoidal, trainable
 from .result import Agreement
 
 COMPARISONS: tuple[Callable[[], Agreement], ...] = (
     *trainable.COMPARISONS,
     *sinusoidal.COMPARISONS,
     *recursive.COMPARISONS,
+    *classic.COMPARISONS,
     *rotary.COMPARISONS,
 )
 

@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from posenc import Rotary
-from tests.agreement import COMPARISONS, Agreement, recursive, rotary, sinusoidal, trainable
+from tests.agreement import (
+    COMPARISONS,
+    Agreement,
+    classic,
+    recursive,
+    rotary,
+    sinusoidal,
+    trainable,
+)
 from tests.agreement.result import difference
 
 
@@ -22,7 +30,7 @@ def test_agrees(compare):
     assert result.package.rpartition(" ")[2][0].isdigit()
 
 
-@pytest.mark.parametrize("module", [recursive, rotary, sinusoidal, trainable])
+@pytest.mark.parametrize("module", [classic, recursive, rotary, sinusoidal, trainable])
 def test_every_comparison_is_listed_once(module):
     returns = {
         f: getattr(f, "__annotations__", {}).get("return")

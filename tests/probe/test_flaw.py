@@ -28,7 +28,8 @@ causal_or_not = pytest.mark.parametrize("causal", [False, True])
 sizes = pytest.mark.parametrize(("n", "seed"), [(2, 0), (5, 10), (16, 20), (33, 30)])
 
 # the theorem: rows of attention sum to 1, and neither inputs nor values carry position
-BOUND = sorted(RELATIVE - READS_NEIGHBOURS - {"rotary values relative"})
+ON_VALUES = {"rotary values relative", "shaw", "shaw values", "nezha", "nezha code"}
+BOUND = sorted(RELATIVE - READS_NEIGHBOURS - ON_VALUES)
 FREE = sorted(set(ENCODINGS) - set(BOUND))
 
 

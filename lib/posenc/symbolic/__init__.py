@@ -4,6 +4,7 @@
 """
 
 from . import (  # noqa: F401  (fills the catalogue)
+    classic,
     expansion,
     flaw,
     multiplicative,

@@ -193,7 +193,8 @@ class Derivation:
 
     def latex(self) -> str:
         """All steps, aligned, with the reason beside each line."""
-        lines = [rf"& {self.start.latex()}"]
+        first, *more = _lines(self.start)
+        lines = [rf"& {first}", *(rf"&\quad {line}" for line in more)]
         for step in self.steps[1:]:
             reason = rf"&& \small\text{{{_reason(step)}}}"
             first, *more = _lines(step.expression)
@@ -204,11 +205,12 @@ class Derivation:
     def statement(self) -> str:
         """The start and the end, with the terms named where they have names."""
         relation = r"\rightsquigarrow" if self.choices() else "="
+        start, *below = _lines(self.start)
         first, *more = _lines(self.end, labels=True)
-        wide = r"\begin" in first or len(self.start.latex() + first) > 90
-        if not more and not wide:
-            return rf"{self.start.latex()} {relation} {first}"
-        lines = [rf"& {self.start.latex()}", rf"&{relation} {first}"]
+        wide = r"\begin" in first or len(start + first) > 90
+        if not below and not more and not wide:
+            return rf"{start} {relation} {first}"
+        lines = [rf"& {start}", *(rf"&\quad {line}" for line in below), rf"&{relation} {first}"]
         return _aligned(lines + [rf"&\quad {line}" for line in more])
 
     def __repr__(self) -> str:
