@@ -23,8 +23,8 @@ COMMAND = re.compile(r"\\([A-Za-z]+)")
 #: Seen typeset in JupyterLab. (Missing there: \footnotesize.)
 KNOWN_TO_MATHJAX = re.compile(
     "Delta|alpha|approx|begin|beta|cdot|color|cos|delta|displaystyle|dots|ell|end|frac|gamma|ge|hat|"
-    "infty|int|le|left|ln|lVert|mapsto|mathrm|max|min|ne|operatorname|otimes|pi|qquad|quad|right|rightsquigarrow|"
-    "rVert|sigma|sin|small|sqrt|sum|text|tfrac|theta|times|top"
+    "infty|int|le|left|ln|lVert|mapsto|mathrm|max|min|ne|operatorname|otimes|pi|qquad|quad|right|"
+    "rightsquigarrow|rVert|sigma|sin|small|sqrt|sum|text|tfrac|theta|times|top"
 )
 FENCE = re.compile(r"^```.*?^```$", re.S | re.M)
 
