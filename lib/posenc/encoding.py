@@ -146,7 +146,8 @@ class Encoding(nn.Module):
 
     The last two stages are sums of a content part and a position part, and so have two halves each:
     `score` is content · `scale` + `position_logits`, and `mix` is `undo`(weights · v) +
-    `position_values`. Override a half, and combining encodings needs no further thought.
+    `position_values`. Override a half, and encodings combine: their position parts add. Whether the
+    sum is still relative has to be thought about: `position_logits` sees what `transform` made.
 
     Shapes: q and k are (batch, heads, n, head_dim), v is (batch, heads, n_k, value_dim), and
     weights are (batch, heads, n_q, n_k).
@@ -206,6 +207,11 @@ class Encoding(nn.Module):
         """The outputs o_i = Σ_j a_ij v_j, and position: (batch, heads, n_q, value_dim)."""
         content = self.undo(weights @ v, at)
         position = self.position_values(weights, at)
+        require(
+            position is None or position.shape == content.shape,
+            "position values must be {} like the values, but are {}",
+            *(content.shape, () if position is None else position.shape),
+        )
         return content if position is None else content + position
 
     def undo(self, o: Tensor, at: At) -> Tensor:

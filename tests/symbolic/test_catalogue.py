@@ -39,6 +39,7 @@ EXTENTS = {
     "scale-expansion": "for every size $d$ and $d_{h}$, given "
     r"$\operatorname{diag}(p_j)^\top = \operatorname{diag}(p_j)$",
     "concatenate-expansion": "for every size $d$, $d_{h}$ and $d_{p}$",
+    "nezha-values": r"for every size $d_{v}$, given $M^\top M = I$",
     "shaw-counts": "for every size $d_{v}$",
     "nezha-rotation": r"for every size $d_{h}$, given $M^\top M = I$",
     "rotary-inner-product": "for all real $k_{x}$, $k_{y}$, $q_{x}$ and $q_{y}$",

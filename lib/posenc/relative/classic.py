@@ -7,6 +7,7 @@ gathered into the few distances, and then a product.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -20,8 +21,9 @@ from ..encoding import At, Encoding, Project
 class Classic(Encoding):
     """q_i (k_j + R^K_ij)ᵀ and Σ_j a_ij (v_j + R^V_ij), with R_ij = row clip(i − j, low, high).
 
-    Override `key_rows` and `value_rows`, or one of them. Combined with RoPE, the rows meet queries
-    that are turned already, and the logits depend on more than distances.
+    Override `key_rows` and `value_rows`, or one of them. The rows multiply q as `transform` left
+    it: after RoPE that is the turned query, so that rows on the keys combined with RoPE give logits
+    that depend on more than distances. Rows on the values combine without such an effect.
 
     Args:
         low: the smallest distance with a row of its own, 0 or less: keys farther ahead share it.
@@ -57,7 +59,7 @@ class Classic(Encoding):
         rows = self.key_rows(q.device)
         if rows is None:
             return None
-        _require_fit("q", q, rows)
+        _require_fit("q", q, rows, at, q.shape[-1])
         products = q @ rows.to(q.dtype).mT * self.scale(q.shape[-1])  # (batch, heads, n_q, rows)
         index = self.index(at)[:, None].expand(*q.shape[:3], -1)
         return products.gather(-1, index)
@@ -67,10 +69,13 @@ class Classic(Encoding):
         rows = self.value_rows(weights.device)
         if rows is None:
             return None
-        _require_fit("weights", weights, rows)
+        _require_fit("weights", weights, rows, at, None)
         index = self.index(at)[:, None].expand_as(weights)
-        bins = weights.new_zeros(*weights.shape[:3], rows.shape[-2])  # (batch, heads, n_q, rows)
-        return bins.scatter_add(-1, index, weights) @ rows.to(weights.dtype)
+        # thousands of small weights meet in one bin: half precision would lose most of them
+        wide = weights if weights.dtype == torch.float64 else weights.float()
+        bins = wide.new_zeros(*weights.shape[:3], rows.shape[-2])  # (batch, heads, n_q, rows)
+        bins = bins.scatter_add(-1, index, wide).to(weights.dtype)
+        return bins @ rows.to(weights.dtype)
 
     def extra_repr(self) -> str:
         return f"low={self.low}, high={self.high}"
@@ -108,7 +113,7 @@ class Shaw(Classic):
             head_dim is not None or value_dim is not None,
             "give head_dim for rows on the keys, value_dim for rows on the values, or both",
         )
-        require(std >= 0, f"std must be 0 or more, but is {std}")
+        require(0 <= std < math.inf, f"std must be 0 or more and finite, but is {std}")
         for name, size in (("head_dim", head_dim), ("value_dim", value_dim), ("heads", heads)):
             if size is not None:
                 require_size(name, size)
@@ -132,19 +137,21 @@ class Nezha(Classic):
 
     Args:
         head_dim: width of a query, a key and a value.
-        high: distances are clipped to −high … high; 64 in the published model.
+        high: distances are clipped to −high … high; 64 in the published configuration.
         variant: "paper" takes the sinusoid at j − i, "code" at j − i + high, which never is
             negative. One is a fixed rotation of the other.
 
     Raises:
         ValueError: head_dim is not positive, high is negative, or variant is unknown.
 
-    Source: Wei et al. 2019, section 2.2; the variant: Huawei's `modeling_nezha.py`.
+    Source: Wei et al. 2019, section 2.2; the variant: `NEZHA-PyTorch/modeling_nezha.py` of
+    huawei-noah/Pretrained-Language-Model.
     """
 
     def __init__(
         self, head_dim: int, high: int = 64, *, variant: Literal["paper", "code"] = "paper"
     ) -> None:
+        require_size("high", high, least=0)
         super().__init__(-high, high)
         require(
             variant in ("paper", "code"), f'variant must be "paper" or "code", but is {variant!r}'
@@ -162,12 +169,25 @@ class Nezha(Classic):
         return f"{self.sinusoid.dim}, high={self.high}, variant={self.variant!r}"
 
 
-def _require_fit(name: str, tensor: Tensor, rows: Tensor) -> None:
+def _require_fit(name: str, tensor: Tensor, rows: Tensor, at: At, width: int | None) -> None:
+    heads = rows.shape[0]
     require(
-        tensor.dim() == 4
-        and rows.shape[0] in (1, tensor.shape[1])
-        and (name != "q" or rows.shape[-1] == tensor.shape[-1]),
-        "{} must have {} heads, and q the width {}, but has shape {}",
-        *(name, "any number of" if rows.shape[0] == 1 else rows.shape[0], rows.shape[-1]),
-        tensor.shape,
+        tensor.dim() == 4 and tensor.is_floating_point(),
+        "{} must have four axes, of floats, but is {} {}",
+        *(name, tensor.shape, tensor.dtype),
+    )
+    require(
+        heads in (1, tensor.shape[1]),
+        "{} must have {} heads like the rows, but has {}",
+        *(name, heads, tensor.shape[1]),
+    )
+    require(
+        width in (None, rows.shape[-1]),
+        "{} must be {} wide like the rows, but is {}",
+        *(name, rows.shape[-1], width),
+    )
+    require(
+        tensor.shape[2] == at.query.shape[-1],
+        "{} must have one row for each of the {} queries, but has {}",
+        *(name, at.query.shape[-1], tensor.shape[2]),
     )

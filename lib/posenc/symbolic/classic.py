@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .derivation import Derivation, derivation
 from .expansion import expansion, value_path
-from .letters import W_K, W_Q, W_V, a_ij, d_h, d_v, i, k_j, n, p_i, p_j, q_i, x_i, x_j
+from .letters import W_K, W_Q, W_V, a_ij, d_h, d_v, i, k_j, n, p_i, p_j, q_i, v_j, x_i, x_j
 from .words import Identity, Letter, SumOver, Term
 
 R_K = Letter("R_K", 1, d_h, "R^K_{ij}")
@@ -16,6 +16,7 @@ behind = Letter("R_behind", 1, d_v, "R_1")
 
 R_ij = Letter("R_ij", 1, d_h, "R_{ij}")
 M = Letter("M", d_h, d_h)
+M_v = Letter("M", d_v, d_v)
 
 
 @derivation
@@ -57,6 +58,25 @@ def nezha_rotation() -> Derivation:
             because="$M$ is orthogonal",
         )
         .equals(q_i @ (k_j + R_ij @ M).T, because="factored")
+    )
+
+
+@derivation
+def nezha_values() -> Derivation:
+    """Values that are turned back, and outputs that are turned, do what turned rows do."""
+    turned = SumOver("j", a_ij * (v_j @ M_v.T + R_V)) @ M_v
+    return (
+        Derivation("nezha-values", "Turned values", turned)
+        .equals(
+            SumOver("j", a_ij * (v_j @ M_v.T @ M_v)) + SumOver("j", a_ij * (R_V @ M_v)),
+            because="multiplied out",
+        )
+        .given(
+            {M_v.T @ M_v: Identity(d_v)},
+            SumOver("j", a_ij * v_j) + SumOver("j", a_ij * (R_V @ M_v)),
+            because="$M$ is orthogonal",
+        )
+        .equals(SumOver("j", a_ij * (v_j + R_V @ M_v)), because="one sum")
     )
 
 
