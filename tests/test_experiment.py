@@ -482,3 +482,17 @@ def test_the_model_that_shows_the_way_holds_no_numbers():
     assert torch.equal(built.logits(tokens, at), y)
     own = {name: p[2] for name, p in built.parameters.items()}
     close(y[2], functional_call(built.models[1], own, (tokens[2], at)), 1e-5)
+
+
+def test_threads_are_given_back():
+    """One thread while a step runs, as many as before while the caller does."""
+    before, seen = torch.get_num_threads(), []
+    ensemble = Ensemble(lambda dim: Sinusoidal(dim), seeds=2)
+    inside = ensemble.logits
+    ensemble.logits = lambda *arguments: (seen.append(torch.get_num_threads()), inside(*arguments))[
+        1
+    ]
+    for _ in ensemble.train(4, steps=2):
+        assert torch.get_num_threads() == before
+    ensemble.accuracy(4, batch=2)
+    assert seen == [1, 1, 1] and torch.get_num_threads() == before

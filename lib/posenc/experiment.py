@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -95,10 +96,12 @@ class Ensemble:
             for group in optimiser.param_groups:
                 group["lr"] = rate * min(1, (step + 1) / 20) * (1 - step / steps)
             tokens = _draw(generators, batch, length)
-            y = self.logits(tokens, at)[:, :, 1:]  # (seeds, batch, length − 1, VOCABULARY)
-            optimiser.zero_grad()
-            F.cross_entropy(y.flatten(0, 2), tokens[:, :, :-1].flatten()).mul(y.shape[0]).backward()
-            optimiser.step()
+            with _one_thread():
+                y = self.logits(tokens, at)[:, :, 1:]  # (seeds, batch, length − 1, VOCABULARY)
+                loss = F.cross_entropy(y.flatten(0, 2), tokens[:, :, :-1].flatten())
+                optimiser.zero_grad()
+                loss.mul(y.shape[0]).backward()
+                optimiser.step()
             yield step + 1
 
     @torch.no_grad()
@@ -114,7 +117,8 @@ class Ensemble:
         require_size("batch", batch)
         generators = [torch.Generator().manual_seed(9000 + s) for s in range(len(self.models))]
         tokens = _draw(generators, batch, length)
-        y = self.logits(tokens, At.of(torch.arange(start, start + length)[None]))
+        with _one_thread():
+            y = self.logits(tokens, At.of(torch.arange(start, start + length)[None]))
         return (y[:, :, 1:].argmax(-1) == tokens[:, :, :-1]).double().mean(1)
 
     def trained(self, seed: int) -> Transformer:
@@ -160,6 +164,17 @@ def operations(function: Callable[[], object]) -> int:
     with Counter() as counter:
         function()
     return counter.count
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """On tensors this small threads only wait for each other, and on a busy machine for long."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _kind(model: Transformer) -> tuple[str, tuple[tuple[str, torch.Size], ...]]:
