@@ -216,7 +216,8 @@ class Bias(Encoding):
         return (-self.slope * at.distance().abs())[:, None].to(q.dtype)
 
     def position_values(self, weights, at):
-        return (weights * at.distance()[:, None]).sum(-1, keepdim=True)
+        total = (weights * at.distance()[:, None]).sum(-1, keepdim=True)
+        return total.expand(*total.shape[:-1], V.shape[-1])
 
 
 class Undone(Encoding):
