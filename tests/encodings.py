@@ -13,9 +13,13 @@ from torch import Tensor, nn
 
 from posenc import (
     NORMALISERS,
+    T5,
+    TUPE,
+    ALiBi,
     At,
     Attention,
     Combined,
+    DeBERTa,
     Dynamics,
     Encoding,
     ExpOverN,
@@ -31,6 +35,7 @@ from posenc import (
     Sinusoidal,
     Softmax,
     Trainable,
+    TransformerXL,
 )
 
 BATCH, HEADS, HEAD_DIM, VALUE_DIM, N = 2, 3, 4, 5, 7
@@ -58,6 +63,21 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     "shaw values": lambda: Shaw(-3, 2, value_dim=HEAD_DIM),
     "nezha": lambda: Nezha(HEAD_DIM, 3),
     "nezha code": lambda: Nezha(HEAD_DIM, 3, variant="code"),
+    "transformer-xl": lambda: TransformerXL(DIM, HEADS),
+    "transformer-xl clipped": lambda: TransformerXL(6, HEADS, head_dim=HEAD_DIM, clip=2),
+    "t5": lambda: T5(HEADS),
+    "t5 one direction": lambda: T5(HEADS, 6, 9, bidirectional=False),
+    "alibi": lambda: ALiBi(HEADS),
+    "alibi signed": lambda: ALiBi(HEADS, symmetric=False),
+    "tupe": lambda: TUPE(DIM, HEADS, LONGEST, cls=9),
+    "tupe relative": lambda: TUPE(
+        10, HEADS, LONGEST, head_dim=HEAD_DIM, cls=12, relative=T5(HEADS, 8, 20)
+    ),
+    "tupe tied": lambda: TUPE(DIM, HEADS, LONGEST, cls=None),
+    "deberta": lambda: DeBERTa(DIM, 3),
+    "deberta code": lambda: DeBERTa(DIM, 3, index="code"),
+    "deberta own projections": lambda: DeBERTa(10, 2, heads=HEADS, head_dim=HEAD_DIM),
+    "deberta buckets": lambda: DeBERTa(DIM, 6, max_distance=14),
     "rotary": lambda: Rotary(HEAD_DIM),
     "rotary half-split": lambda: Rotary(HEAD_DIM, layout="half-split"),
     "rotary partial": lambda: Rotary(HEAD_DIM, width=2),
@@ -65,6 +85,7 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     "rotary values relative": lambda: Rotary(HEAD_DIM, values="relative"),
     "rotary learned": lambda: Rotary(HEAD_DIM, learned=True),
     "sinusoidal + rotary": lambda: Combined(Sinusoidal(DIM), Rotary(HEAD_DIM, values="relative")),
+    "sinusoidal + t5": lambda: Combined(Sinusoidal(DIM), T5(HEADS)),
 }
 
 LEARNED = {
@@ -77,7 +98,19 @@ LEARNED = {
     "shaw",
     "shaw keys by head",
     "shaw values",
+    "transformer-xl",
+    "transformer-xl clipped",
+    "t5",
+    "t5 one direction",
+    "tupe",
+    "tupe relative",
+    "tupe tied",
+    "deberta",
+    "deberta code",
+    "deberta own projections",
+    "deberta buckets",
     "rotary learned",
+    "sinusoidal + t5",
 }
 """Encodings with parameters."""
 
@@ -98,6 +131,16 @@ RELATIVE = {
     "shaw values",
     "nezha",
     "nezha code",
+    "transformer-xl",
+    "transformer-xl clipped",
+    "t5",
+    "t5 one direction",
+    "alibi",
+    "alibi signed",
+    "deberta",
+    "deberta code",
+    "deberta own projections",
+    "deberta buckets",
     "rotary",
     "rotary half-split",
     "rotary partial",

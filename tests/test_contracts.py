@@ -281,7 +281,7 @@ def test_stages_never_modify_their_arguments(name):
     versions = [tensor._version for tensor in given]
     encoding.embed(x, at.query, MASK)
     encoding.transform(q, q, v, at)
-    encoding.score(q, q, at)
+    encoding.score(q, q, at, Layer(encoding).attention)
     encoding.mix(a, v, at)
     assert [tensor._version for tensor in given] == versions
 
@@ -337,8 +337,10 @@ def test_gradients_reach_the_input_and_every_parameter(name):
     module(x, positions, MASK).square().sum().backward()
     assert x.grad.isfinite().all()
     assert all((x.grad[s, MASK[s]] != 0).any() for s in range(BATCH))
-    for parameter in module.parameters():
-        assert parameter.grad.isfinite().all() and (parameter.grad != 0).any()
+    for place, parameter in module.named_parameters():
+        assert parameter.grad.isfinite().all()
+        # a number on a whole row of logits is nothing to softmax: see test_t5
+        assert place.endswith("from_cls") or (parameter.grad != 0).any()
 
 
 @every_encoding

@@ -13,6 +13,9 @@ from .encoding import At, Combined, Encoding, Project, positions_from_mask
 from .model import Block, Transformer
 from .normalise import L2, NORMALISERS, Exp, ExpOverN, ReluSquaredOverN, Softmax, SwishL2
 from .relative.classic import Nezha, Shaw
+from .relative.deberta import DeBERTa, EnhancedMaskDecoder
+from .relative.t5 import T5, TUPE, ALiBi, Bias
+from .relative.transformer_xl import TransformerXL
 from .unconventional.rotary import Rotary
 
 __version__ = "0.1.0"
@@ -20,14 +23,20 @@ __version__ = "0.1.0"
 __all__ = [
     "L2",
     "NORMALISERS",
+    "T5",
+    "TUPE",
+    "ALiBi",
     "Absolute",
     "At",
     "Attention",
+    "Bias",
     "Block",
     "Cell",
     "Combined",
+    "DeBERTa",
     "Dynamics",
     "Encoding",
+    "EnhancedMaskDecoder",
     "Exp",
     "ExpOverN",
     "Floater",
@@ -45,5 +54,6 @@ __all__ = [
     "SwishL2",
     "Trainable",
     "Transformer",
+    "TransformerXL",
     "positions_from_mask",
 ]

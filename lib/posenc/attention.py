@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .checks import require, require_size, require_type
+from .checks import head_width, require, require_size, require_type
 from .encoding import At, Encoding
 from .normalise import Softmax
 
@@ -48,11 +48,8 @@ class Attention(nn.Module):
         super().__init__()
         require_size("dim", dim)
         require_size("heads", heads)
-        if head_dim is None:
-            require(dim % heads == 0, f"heads must divide dim, but {heads} does not divide {dim}")
-            head_dim = dim // heads
+        head_dim = head_width(dim, heads, head_dim)
         value_dim = head_dim if value_dim is None else value_dim
-        require_size("head_dim", head_dim)
         require_size("value_dim", value_dim)
         encoding = Encoding() if encoding is None else encoding
         normaliser = Softmax() if normaliser is None else normaliser

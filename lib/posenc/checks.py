@@ -33,6 +33,15 @@ def require_size(name: str, n: int, least: int = 1) -> None:
     require(n >= least, "{} must be {} or more, but is {}", name, least, n)
 
 
+def head_width(dim: int, heads: int, head_dim: int | None) -> int:
+    """head_dim where it is given, and dim // heads where it is None."""
+    if head_dim is None:
+        require(dim % heads == 0, f"heads must divide dim, but {heads} does not divide {dim}")
+        head_dim = dim // heads
+    require_size("head_dim", head_dim)
+    return head_dim
+
+
 def require_positions(positions: Tensor) -> None:
     """Raise unless these are positions: a tensor (`TypeError`) of int64 (`ValueError`)."""
     require_type("positions", positions, Tensor)

@@ -185,9 +185,9 @@ class Encoding(nn.Module):
 
     def score(self, q: Tensor, k: Tensor, at: At, project: Project | None = None) -> Tensor:
         """The logits b_ij = scale · q_i k_jᵀ + position: (batch, heads, n_q, n_k)."""
-        content = q @ k.mT * self.scale(q.shape[-1])
         position = self.position_logits(q, k, at, project)
-        return content if position is None else content + position
+        content = q * self.scale(q.shape[-1]) @ k.mT
+        return content if position is None else _onto(content, position)
 
     def scale(self, head_dim: int) -> float:
         """What q_i k_jᵀ is multiplied by: 1/√head_dim, unless the encoding says otherwise."""
@@ -306,6 +306,20 @@ class Combined(Encoding):
 
     def position_values(self, weights: Tensor, at: At) -> Tensor | None:
         return _add(encoding.position_values(weights, at) for encoding in self.members())
+
+
+def _onto(content: Tensor, position: Tensor) -> Tensor:
+    """content + position, in content's own memory where it can hold the sum.
+
+    A fresh n × n tensor costs more time than the arithmetic on it.
+    """
+    fits = (
+        concrete(content)
+        and concrete(position)
+        and content.dtype == torch.result_type(content, position)
+        and content.shape == torch.broadcast_shapes(content.shape, position.shape)
+    )
+    return content.add_(position) if fits else content + position
 
 
 def _add(parts: Iterable[Tensor | None]) -> Tensor | None:

@@ -29,7 +29,8 @@ sizes = pytest.mark.parametrize(("n", "seed"), [(2, 0), (5, 10), (16, 20), (33, 
 
 # the theorem: rows of attention sum to 1, and neither inputs nor values carry position
 ON_VALUES = {"rotary values relative", "shaw", "shaw values", "nezha", "nezha code"}
-BOUND = sorted(RELATIVE - READS_NEIGHBOURS - ON_VALUES)
+ON_LOGITS = {"tupe", "tupe relative", "tupe tied"}  # absolute, and bound all the same
+BOUND = sorted((RELATIVE | ON_LOGITS) - READS_NEIGHBOURS - ON_VALUES)
 FREE = sorted(set(ENCODINGS) - set(BOUND))
 
 
