@@ -1,7 +1,9 @@
-"""Small experiments: one task, several seeds of one model, trained side by side.
+"""Small experiments: a task, and several seeds of one model, trained side by side.
 
-The task is to say the previous token: random tokens come in, and position k has to name the token
-at k − 1. Without position a bidirectional model cannot know which token that is.
+The first task is to say the previous token: random tokens come in, and position k has to name the
+token at k − 1. Without position a bidirectional model cannot know which token that is. The second
+is to fill a gap: what belongs there is one of its two neighbours, and which one is told by the
+place of the gap alone.
 """
 
 from __future__ import annotations
@@ -23,12 +25,43 @@ from .model import Transformer
 VOCABULARY = 8
 """Number of different tokens; who guesses blindly is right once in 8."""
 
+GAP = VOCABULARY
+"""The token that stands for a missing one."""
+
+Task = Callable[[Sequence[torch.Generator], int, int], tuple[Tensor, Tensor]]
+"""From a generator for each seed, a batch and a length to tokens and targets, int64 both, (seeds,
+batch, length). A target of −1 stands where nothing is asked."""
+
+
+def previous(
+    generators: Sequence[torch.Generator], batch: int, length: int
+) -> tuple[Tensor, Tensor]:
+    """Random tokens; each but the first has to name the one before it."""
+    tokens = _draw(generators, batch, length)
+    targets = tokens.roll(1, -1)
+    targets[..., 0] = -1
+    return tokens, targets
+
+
+def gap(generators: Sequence[torch.Generator], batch: int, length: int) -> tuple[Tensor, Tensor]:
+    """Random tokens with one gap, not at an end: what belongs there is a neighbour's token.
+
+    In the first half of the text that is the neighbour before it, in the second the one behind.
+    """
+    tokens = _draw(generators, batch, length)
+    ends = 1, length - 1
+    place = torch.stack([torch.randint(*ends, (batch, 1), generator=g) for g in generators])
+    neighbour = torch.where(place < length / 2, place - 1, place + 1)
+    targets = torch.full_like(tokens, -1).scatter(-1, place, tokens.gather(-1, neighbour))
+    return tokens.scatter(-1, place, GAP), targets
+
 
 class Ensemble:
-    """Transformers of one kind, one for each seed, that train side by side and know no other.
+    """Models of one kind, one for each seed, that train side by side and know no other.
 
-    One bidirectional layer with one head. The seeds differ in their first weights and in the tokens
-    they see. vmap runs them as one model with one more axis, as fast as one of them, nearly.
+    Transformers of one bidirectional layer with one head, which name the previous token; `of` takes
+    other models and tasks. The seeds differ in their first weights and in the tokens they see. vmap
+    runs them as one model with one more axis, as fast as one of them, nearly.
 
     Args:
         encoding: makes the encoding of a model of width dim; called once for each seed.
@@ -58,8 +91,8 @@ class Ensemble:
         self._stack(models)
 
     @classmethod
-    def of(cls, models: Sequence[Transformer]) -> Ensemble:
-        """An ensemble of these models, one for each seed, to go on with.
+    def of(cls, models: Sequence[nn.Module], task: Task = previous) -> Ensemble:
+        """An ensemble of these models, one for each seed, which map tokens and At to logits.
 
         Raises:
             ValueError: there are none, or they are not of one kind.
@@ -68,16 +101,16 @@ class Ensemble:
         kinds = {_kind(model) for model in models}
         require(len(kinds) == 1, "an ensemble needs models of one kind, but these differ")
         ensemble = cls.__new__(cls)
-        ensemble._stack(models)
+        ensemble._stack(models, task)
         return ensemble
 
-    def _stack(self, models: Sequence[Transformer]) -> None:
-        self.models = list(models)
+    def _stack(self, models: Sequence[nn.Module], task: Task = previous) -> None:
+        self.models, self.task = list(models), task
         self.parameters, self._buffers = stack_module_state(self.models)  # each (seeds, …)
         self._shape = copy.deepcopy(self.models[0]).to("meta")
 
     def logits(self, tokens: Tensor, at: At) -> Tensor:
-        """(seeds, batch, n) → (seeds, batch, n, VOCABULARY)."""
+        """(seeds, batch, n) → (seeds, batch, n, tokens to choose from)."""
         state = {**self.parameters, **self._buffers}
         return torch.vmap(lambda s, t: functional_call(self._shape, s, (t, at)))(state, tokens)
 
@@ -95,18 +128,19 @@ class Ensemble:
         for step in range(steps):
             for group in optimiser.param_groups:
                 group["lr"] = rate * min(1, (step + 1) / 20) * (1 - step / steps)
-            tokens = _draw(generators, batch, length)
+            tokens, targets = self.task(generators, batch, length)
+            asked = targets >= 0  # the same number for each seed
             with _one_thread():
-                y = self.logits(tokens, at)[:, :, 1:]  # (seeds, batch, length − 1, VOCABULARY)
-                loss = F.cross_entropy(y.flatten(0, 2), tokens[:, :, :-1].flatten())
+                y = self.logits(tokens, at)[asked]  # (what is asked of all seeds, tokens)
+                loss = F.cross_entropy(y, targets[asked])
                 optimiser.zero_grad()
-                loss.mul(y.shape[0]).backward()
+                loss.mul(len(self.models)).backward()
                 optimiser.step()
             yield step + 1
 
     @torch.no_grad()
     def accuracy(self, length: int, *, start: int = 0, batch: int = 256) -> Tensor:
-        """How often each token but the first names the one before it: (seeds, length − 1).
+        """How often the answer is right, at each place where one is asked: (seeds, places).
 
         Args:
             length: of the sequences that are read.
@@ -116,12 +150,14 @@ class Ensemble:
         require_size("length", length, least=2)
         require_size("batch", batch)
         generators = [torch.Generator().manual_seed(9000 + s) for s in range(len(self.models))]
-        tokens = _draw(generators, batch, length)
+        tokens, targets = self.task(generators, batch, length)
         with _one_thread():
             y = self.logits(tokens, At.of(torch.arange(start, start + length)[None]))
-        return (y[:, :, 1:].argmax(-1) == tokens[:, :, :-1]).double().mean(1)
+        right, asked = (y.argmax(-1) == targets).sum(1), (targets >= 0).sum(1)  # (seeds, length)
+        somewhere = (asked > 0).all(0)
+        return right[:, somewhere].double() / asked[:, somewhere]
 
-    def trained(self, seed: int) -> Transformer:
+    def trained(self, seed: int) -> nn.Module:
         """A copy of one of the models, with what it has learned."""
         model = copy.deepcopy(self.models[seed])
         model.load_state_dict({name: p[seed] for name, p in self.parameters.items()}, strict=False)
@@ -177,12 +213,12 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _kind(model: Transformer) -> tuple[str, tuple[tuple[str, torch.Size], ...]]:
+def _kind(model: nn.Module) -> tuple[str, tuple[tuple[str, torch.Size], ...]]:
     """What models that run as one have in common: the modules' settings, the tensors' shapes."""
     shapes = ((name, tensor.shape) for name, tensor in model.state_dict().items())
     return repr(model), tuple(shapes)
 
 
-def _draw(generators: list[torch.Generator], batch: int, length: int) -> Tensor:
+def _draw(generators: Sequence[torch.Generator], batch: int, length: int) -> Tensor:
     shape = (batch, length)
     return torch.stack([torch.randint(VOCABULARY, shape, generator=g) for g in generators])

@@ -5,7 +5,7 @@ Each takes nothing and returns an `Agreement`. `COMPARISONS` lists them in the o
 
 from collections.abc import Callable
 
-from . import classic, recursive, rotary, sinusoidal, trainable
+from . import classic, deberta, recursive, rotary, sinusoidal, t5, trainable, transformer_xl
 from .result import Agreement
 
 COMPARISONS: tuple[Callable[[], Agreement], ...] = (
@@ -13,6 +13,9 @@ COMPARISONS: tuple[Callable[[], Agreement], ...] = (
     *sinusoidal.COMPARISONS,
     *recursive.COMPARISONS,
     *classic.COMPARISONS,
+    *transformer_xl.COMPARISONS,
+    *t5.COMPARISONS,
+    *deberta.COMPARISONS,
     *rotary.COMPARISONS,
 )
 

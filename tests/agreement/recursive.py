@@ -11,18 +11,13 @@ from torchdiffeq import odeint
 from posenc import Dynamics, Floater, Recurrent, Sinusoidal
 from posenc.absolute.recursive import solve
 
+from .layers import randomise
 from .result import Agreement, difference, draw, package
 
 DIM, N = 12, 50
 FIELD_DIM, FIELD_N = 6, 9  # an adaptive solver takes its time
 SPACING, STEPS = 0.3, 25
 EXACT, SOLVED = 1e-12, 1e-9  # in float64
-
-
-def randomise(module: nn.Module) -> None:
-    with torch.no_grad():
-        for seed, parameter in enumerate(module.parameters()):
-            parameter.copy_(draw(*parameter.shape, seed=seed) * parameter.shape[-1] ** -0.5)
 
 
 def odeint_at(

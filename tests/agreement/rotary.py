@@ -24,6 +24,7 @@ from transformers.models.roformer.modeling_roformer import (
 from posenc import At, Attention, Rotary
 from posenc.unconventional.rotary import half_split_order
 
+from .layers import copy_weights, randomise
 from .result import ORACLE, Agreement, difference, draw, package
 
 BATCH, HEADS, N, HEAD_DIM, WIDTH = 2, 3, 7, 8, 6
@@ -129,21 +130,6 @@ def llama() -> Agreement:
 
 
 # whole attention layers, with their weights
-
-
-def copy_weights(layer: Attention, *weights: Tensor) -> Attention:
-    """Our layer with their W_Q, W_K, W_V and W_O."""
-    ours = layer.W_Q, layer.W_K, layer.W_V, layer.W_O
-    with torch.no_grad():
-        for linear, theirs in zip(ours, weights, strict=True):
-            linear.weight.copy_(theirs)
-    return layer
-
-
-def randomise(module: nn.Module) -> None:
-    with torch.no_grad():
-        for seed, parameter in enumerate(module.parameters()):
-            parameter.copy_(draw(*parameter.shape, seed=seed) * parameter.shape[-1] ** -0.5)
 
 
 def later_hidden() -> Tensor:

@@ -5,6 +5,7 @@
 
 from . import (  # noqa: F401  (fills the catalogue)
     classic,
+    deberta,
     expansion,
     flaw,
     multiplicative,
@@ -12,7 +13,9 @@ from . import (  # noqa: F401  (fills the catalogue)
     recursive,
     rotary,
     sinusoidal,
+    t5,
     trainable,
+    transformer_xl,
 )
 from .derivation import CATALOGUE, Derivation, DerivationError, Step, derivation
 from .words import (
