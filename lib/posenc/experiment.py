@@ -9,6 +9,7 @@ place of the gap alone.
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from .checks import require, require_size
 from .encoding import At, Encoding
@@ -200,6 +202,43 @@ def operations(function: Callable[[], object]) -> int:
     with Counter() as counter:
         function()
     return counter.count
+
+
+def peak_memory(function: Callable[[], object]) -> int:
+    """The most bytes that tensors made in a call of the function hold at one time.
+
+    Views hold nothing of their own. What operators use inside, and free before they return, is not
+    seen. It does not depend on the machine.
+    """
+
+    class Watch(TorchDispatchMode):
+        held: dict[int, int]
+        peak = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            given = {_address(t) for t in tree_leaves((args, kwargs or {})) if _has_memory(t)}
+            out = func(*args, **(kwargs or {}))
+            for tensor in tree_leaves(out):
+                if _has_memory(tensor) and _address(tensor) not in given | set(self.held):
+                    storage, address = tensor.untyped_storage(), _address(tensor)
+                    self.held[address] = storage.nbytes()
+                    weakref.finalize(storage, self.held.pop, address, None)
+            self.peak = max(self.peak, sum(self.held.values()))
+            return out
+
+    watch = Watch()
+    watch.held = {}
+    with watch:
+        function()
+    return watch.peak
+
+
+def _has_memory(value: object) -> bool:
+    return isinstance(value, Tensor) and value.untyped_storage().nbytes() > 0
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 @contextmanager

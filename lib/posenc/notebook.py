@@ -18,14 +18,27 @@ def show(*derivations: Derivation) -> None:
     The page's `{checked}` directive calls all steps by the derivation's id, and first = last by the
     id with `-statement`.
     """
-    from IPython.display import Markdown, Math, display
-
     for derivation in derivations:
         if os.environ.get("POSENC_BOOK") == "1":
             _glue(derivation.id, derivation.latex(), derivation.mark())
             _glue(f"{derivation.id}-statement", derivation.statement(), derivation.mark())
         else:
-            display(Math(with_colours(derivation.latex())), Markdown(derivation.mark()))
+            show_formula(derivation.id, derivation.latex(), derivation.mark())
+
+
+def show_formula(id: str, latex: str, mark: str) -> None:
+    """Show a formula that the cell has checked by itself, as `show` shows a derivation.
+
+    Args:
+        id: what the page's `{checked}` directive calls it.
+        mark: how far it was checked, in Markdown.
+    """
+    from IPython.display import Markdown, Math, display
+
+    if os.environ.get("POSENC_BOOK") == "1":
+        _glue(id, latex, mark)
+    else:
+        display(Math(with_colours(latex)), Markdown(mark))
 
 
 def with_colours(latex: str) -> str:

@@ -42,6 +42,10 @@ EXTENTS = {
     "nezha-values": r"for every size $d_{v}$, given $M^\top M = I$",
     "shaw-counts": "for every size $d_{v}$",
     "nezha-rotation": r"for every size $d_{h}$, given $M^\top M = I$",
+    "transformer-xl-shift": "for every positive integer $n_{k}$ and $n_{q}$ "
+    "and every integer $i$ and $j$",
+    "sinusoid-of-a-difference": r"for all real $a$, $b$, $i$, $j$ and $\theta$",
+    "deberta-from-the-key": "for every size $d$ and $d_{h}$",
     "rotary-inner-product": "for all real $k_{x}$, $k_{y}$, $q_{x}$ and $q_{y}$",
     "rotary-identity": r"for all real $n$, $\theta$, $x$ and $y$",
     "rotary-relative": "for all real "

@@ -7,13 +7,14 @@ where it does not. No (n_q, n_k, width) tensor is ever formed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import require
+from ..checks import concrete, require
 from ..encoding import At
 
 BLOCK = 64
@@ -92,13 +93,28 @@ def dot(x: Tensor, rows: Tensor) -> Tensor:
     rows = F.pad(rows, (0, 0, 1, 0))  # the column that `shift` never uses
     # a loop over blocks would tie a compiled function to one length
     step = n_q if torch.compiler.is_compiling() else BLOCK
-    blocks = []
-    for start in range(0, n_q, step):
-        block = x[..., start : start + step, :]
-        first = n_q - start - block.shape[-2]
-        met = rows[..., first : n_q - start + n_k, :]
-        blocks.append(shift(block @ met.mT))
-    return torch.cat(blocks, -2)
+
+    def blocks() -> Iterator[Tensor]:
+        for start in range(0, n_q, step):
+            block = x[..., start : start + step, :]
+            first = n_q - start - block.shape[-2]
+            met = rows[..., first : n_q - start + n_k, :]
+            yield shift(block @ met.mT)
+
+    return _below_each_other(blocks(), n_q)
+
+
+def _below_each_other(blocks: Iterator[Tensor], n: int) -> Tensor:
+    """Blocks of n rows in all, as one tensor; where no gradient is asked for, written in place."""
+    first = next(blocks)
+    if torch.is_grad_enabled() or not concrete(first):
+        return torch.cat((first, *blocks), -2)
+    out = first.new_empty(*first.shape[:-2], n, first.shape[-1])
+    start = 0
+    for block in chain((first,), blocks):
+        out[..., start : start + block.shape[-2], :] = block
+        start += block.shape[-2]
+    return out
 
 
 def dot_table(x: Tensor, table: Tensor, index: Callable[[Tensor], Tensor], at: At) -> Tensor:

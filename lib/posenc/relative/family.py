@@ -168,8 +168,7 @@ def latex(rows: list[Row]) -> str:
         cells += [row.terms.get(name, r"\text{–}") or r"\text{kept}" for name in TERMS]
         cells += [row.values or r"\text{–}", row.scale]
         lines.append(" & ".join(cells) + r" \\[0.6ex]")
-    body = "\n".join(lines)
-    return r"\begin{array}{l|cccc|cc}" + f"\n{body}\n" + r"\end{array}"
+    return "\n".join([r"\begin{array}{l|cccc|cc}", *lines, r"\end{array}"])
 
 
 def _label(name: str) -> str:
@@ -180,4 +179,5 @@ def _scale(encoding: Encoding) -> str:
     if encoding.scale(4) == encoding.scale(9):
         return "1"
     factor = round(1 / (encoding.scale(4) ** 2 * 4))
-    return rf"\frac{{1}}{{\sqrt{{{factor if factor > 1 else ''} d_h}}}}"
+    under = f"{factor} d_h" if factor > 1 else "d_h"
+    return rf"\frac{{1}}{{\sqrt{{{under}}}}}"

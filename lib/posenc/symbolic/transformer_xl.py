@@ -48,22 +48,21 @@ def transformer_xl() -> Derivation:
     )
 
 
-i, j = symbol("i", integer=True), symbol("j", integer=True)
+i, j = symbol("i", "i", integer=True), symbol("j", "j", integer=True)
 n_q, n_k = symbol("n_q", integer=True, positive=True), symbol("n_k", integer=True, positive=True)
 
 
 @derivation
 def transformer_xl_shift() -> Derivation:
     """Where an entry lies in memory: in rows of n_q + n_k, then in rows that are one shorter."""
-    width = n_q + n_k
     return (
         Derivation(
             "transformer-xl-shift",
             "The shift",
-            group(i * group(width) + group(n_q - i + j)) - n_q,
+            group(i * group(n_q + n_k) + group(n_q - i + j)) - n_q,
         )
-        .equals(i * group(width) - i + j, because="multiplied out")
-        .equals(i * group(width - 1) + j, because="sorted by $i$")
+        .equals(i * group(n_q + n_k) - i + j, because="multiplied out")
+        .equals(i * group(n_q + n_k - 1) + j, because="sorted by $i$")
     )
 
 
