@@ -1,6 +1,6 @@
 """What the relative encodings cost, beside attention without one and beside published code.
 
-    python benchmarks/relative.py [--length 1024] [--heads 12] [--width 64] [--rounds 9] [--backward]
+    python benchmarks/relative.py [--length 1024] [--heads 12] [--width 64] [--backward]
 
 It prints ratios of medians over rounds, in which all are measured in turn, so that a busy machine
 slows all of them alike; and the peak of the memory that tensors hold, in n × n logits of all heads.

@@ -25,7 +25,17 @@ from posenc import (
     Trainable,
     Transformer,
 )
-from posenc.experiment import T_975, VOCABULARY, Ensemble, interval, operations
+from posenc.experiment import (
+    GAP,
+    T_975,
+    VOCABULARY,
+    Ensemble,
+    gap,
+    interval,
+    operations,
+    peak_memory,
+    previous,
+)
 from tests.encodings import draw
 
 SEEDS, DIM, BATCH, LENGTH, RATE = 3, 6, 4, 5, 3e-3
@@ -382,6 +392,70 @@ def test_an_interval_is_scipys_in_every_entry(seeds):
 def test_runs_that_agree_have_an_interval_of_no_width():
     for end in interval(torch.full((4, 3), 0.25, dtype=torch.float64)):
         assert (end == 0.25).all()
+
+
+# tasks
+
+
+def generators(seeds: int = 2) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in range(seeds)]
+
+
+def test_previous_asks_for_the_token_before():
+    tokens, targets = previous(generators(), 3, 5)
+    assert tokens.shape == targets.shape == (2, 3, 5)
+    assert torch.equal(targets[..., 1:], tokens[..., :-1]) and (targets[..., 0] == -1).all()
+
+
+@pytest.mark.parametrize("length", [3, 4, 7, 8])
+def test_gap_asks_for_a_neighbour_that_only_the_place_tells(length):
+    tokens, targets = gap(generators(), 200, length)
+    assert ((tokens == GAP).sum(-1) == 1).all() and torch.equal(tokens == GAP, targets >= 0)
+    seen = set()
+    texts, answers = tokens.flatten(0, 1).tolist(), targets.flatten(0, 1).tolist()
+    for text, asked in zip(texts, answers, strict=True):
+        place = text.index(GAP)
+        seen.add(place)
+        assert asked[place] == text[place - 1 if 2 * place < length else place + 1] < VOCABULARY
+    assert seen == set(range(1, length - 1))
+
+
+def test_an_ensemble_of_other_models_learns_another_task():
+    """With a table for four places, one layer finds the gap's neighbour; accuracy is by place."""
+    models = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        table = Trainable(16, 4, std=1.0)
+        models.append(Transformer(VOCABULARY + 1, 16, 1, 1, table, outputs=VOCABULARY + 1))
+    built = Ensemble.of(models, gap)
+    before = built.accuracy(4)
+    for _ in built.train(4, steps=150, batch=32, rate=1e-2):
+        pass
+    after = built.accuracy(4)
+    assert before.shape == after.shape == (2, 2)
+    assert (before < 0.5).all() and (after > 0.9).all()
+
+
+# memory
+
+
+def test_peak_memory_is_what_is_held_at_one_time():
+    def chain(x: Tensor) -> Tensor:
+        a = x + 1
+        b = a * 2
+        del a
+        return b + 3
+
+    x = torch.zeros(1000)
+    assert peak_memory(lambda: None) == 0
+    assert peak_memory(lambda: x + 1) == 4000
+    assert peak_memory(lambda: chain(x)) == 8000
+    assert peak_memory(lambda: [x + 1 for _ in range(5)]) == 20000
+    assert peak_memory(lambda: (x + 1).view(10, 100).T[:5]) == 4000  # views hold nothing
+    assert peak_memory(lambda: (x + 1).add_(1)) == 4000
+    assert peak_memory(lambda: x.view(10, 100).add_(0)) == 0  # what was given is not counted
+    assert peak_memory(lambda: x.double() + x.double()) == 24000
+    assert peak_memory(lambda: torch.topk(x, 10)) == 10 * (4 + 8)
 
 
 # operations

@@ -78,12 +78,13 @@ def measured(encoding: Encoding, dim: int, heads: int) -> set[str]:
     Raises:
         ValueError: there is a part that depends on query and key, which is none of the four terms.
     """
-    torch.manual_seed(0)
-    layer = Attention(dim, heads, encoding).double()
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter)
     n, at = 5, At.sequence(5)
-    q, k = (torch.randn(1, heads, n, dim // heads, dtype=torch.float64) for _ in range(2))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        layer = Attention(dim, heads, encoding).double()
+        for parameter in layer.parameters():
+            torch.nn.init.normal_(parameter)
+        q, k = (torch.randn(1, heads, n, dim // heads, dtype=torch.float64) for _ in range(2))
 
     def position(q: Tensor, k: Tensor) -> Tensor:
         logits = encoding.position_logits(q, k, at, layer)
@@ -154,21 +155,38 @@ def table(dim: int = 768, heads: int = 12, positions: int = 512) -> list[Row]:
     return rows
 
 
-def latex(rows: list[Row]) -> str:
-    """The table as one LaTeX array."""
-    heads = [
-        r"\text{encoding}",
-        *(rf"\term{{{name}}}{{\text{{{_label(name)}}}}}" for name in TERMS),
-        r"\text{on values}",
-        r"\text{scale}",
-    ]
-    lines = [" & ".join(heads) + r" \\ \hline"]
+def glance(rows: list[Row]) -> str:
+    """The table as a LaTeX array that fits a phone: ✓ kept, ⇝ replaced, – dropped."""
+    heads = ["", *(rf"\term{{{t}}}{{\text{{{t[0]}–{t[1]}}}}}" for t in TERMS)]
+    heads += [r"\text{on } v", r"\text{scale}"]
+
+    def mark(row: Row, name: str) -> str:
+        sign = {None: r"\text{–}", "": r"\checkmark"}.get(row.terms.get(name), r"\rightsquigarrow")
+        return rf"\term{{{name}}}{{{sign}}}"
+
+    lines = []
     for row in rows:
-        cells = [rf"\text{{{row.name}}}"]
-        cells += [row.terms.get(name, r"\text{–}") or r"\text{kept}" for name in TERMS]
-        cells += [row.values or r"\text{–}", row.scale]
-        lines.append(" & ".join(cells) + r" \\[0.6ex]")
-    return "\n".join([r"\begin{array}{l|cccc|cc}", *lines, r"\end{array}"])
+        values = r"\text{–}" if row.values is None else r"\rightsquigarrow"
+        terms = (mark(row, name) for name in TERMS)
+        lines.append([rf"\text{{{row.name}}}", *terms, values, row.scale])
+    return _array("l|cccc|cc", heads, lines)
+
+
+def in_full(rows: list[Row]) -> str:
+    """The terms that stand in the place of the root's, as a LaTeX array."""
+    heads = ["", *(rf"\term{{{name}}}{{\text{{{_label(name)}}}}}" for name in TERMS[1:])]
+    heads.append(r"\text{on values}")
+    lines = []
+    for row in rows:
+        terms = (row.terms.get(name, r"\text{–}") for name in TERMS[1:])
+        lines.append([rf"\text{{{row.name}}}", *terms, row.values or r"\text{–}"])
+    return _array("l|ccc|c", heads, lines)
+
+
+def _array(columns: str, heads: list[str], lines: list[list[str]]) -> str:
+    body = [" & ".join(line) + r" \\[0.6ex]" for line in lines]
+    top = " & ".join(heads) + r" \\ \hline"
+    return "\n".join([rf"\begin{{array}}{{{columns}}}", top, *body, r"\end{array}"])
 
 
 def _label(name: str) -> str:
