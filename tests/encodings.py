@@ -75,7 +75,7 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     ),
     "tupe tied": lambda: TUPE(DIM, HEADS, LONGEST, cls=None),
     "deberta": lambda: DeBERTa(DIM, 3),
-    "deberta code": lambda: DeBERTa(DIM, 3, index="code"),
+    "deberta code": lambda: DeBERTa(DIM, 3, convention="code"),
     "deberta own projections": lambda: DeBERTa(10, 2, heads=HEADS, head_dim=HEAD_DIM),
     "deberta buckets": lambda: DeBERTa(DIM, 6, max_distance=14),
     "rotary": lambda: Rotary(HEAD_DIM),

@@ -407,16 +407,17 @@ def test_previous_asks_for_the_token_before():
     assert torch.equal(targets[..., 1:], tokens[..., :-1]) and (targets[..., 0] == -1).all()
 
 
-@pytest.mark.parametrize("length", [3, 4, 7, 8])
-def test_gap_asks_for_a_neighbour_that_only_the_place_tells(length):
-    tokens, targets = gap(generators(), 200, length)
+@pytest.mark.parametrize(("length", "start"), [(3, 0), (4, 1), (7, 5), (8, 0)])
+def test_gap_asks_for_a_neighbour_that_only_the_position_tells(length, start):
+    tokens, targets = gap(generators(), 200, length, start)
     assert ((tokens == GAP).sum(-1) == 1).all() and torch.equal(tokens == GAP, targets >= 0)
     seen = set()
     texts, answers = tokens.flatten(0, 1).tolist(), targets.flatten(0, 1).tolist()
     for text, asked in zip(texts, answers, strict=True):
         place = text.index(GAP)
         seen.add(place)
-        assert asked[place] == text[place - 1 if 2 * place < length else place + 1] < VOCABULARY
+        even = (start + place) % 2 == 0
+        assert asked[place] == text[place - 1 if even else place + 1] < VOCABULARY
     assert seen == set(range(1, length - 1))
 
 
@@ -434,6 +435,22 @@ def test_an_ensemble_of_other_models_learns_another_task():
     after = built.accuracy(4)
     assert before.shape == after.shape == (2, 2)
     assert (before < 0.5).all() and (after > 0.9).all()
+
+
+def test_the_steps_begin_at_one_position_after_the_other():
+    built, seen = Ensemble(Sinusoidal, dim=6, seeds=2), []
+
+    def task(generators, batch, length, start):
+        seen.append(start)
+        return previous(generators, batch, length, start)
+
+    built.task = task
+    inside, places = built.logits, []
+    built.logits = lambda tokens, at: (places.append(at.query[0, 0].item()), inside(tokens, at))[1]
+    for _ in built.train(4, steps=5, starts=3):
+        pass
+    built.accuracy(4, start=7)
+    assert seen == places == [0, 1, 2, 0, 1, 7]
 
 
 # memory
@@ -515,6 +532,12 @@ def of_kind(encoding):
             ),
             ValueError,
             "models of one kind, but these differ",
+        ),
+        (lambda: gap(generators(), 1, 2), ValueError, "length must be 3 or more, but is 2"),
+        (
+            lambda: next(Ensemble(Sinusoidal).train(4, starts=0)),
+            ValueError,
+            "starts must be 1 or more, but is 0",
         ),
         (lambda: Ensemble(Sinusoidal).accuracy(1), ValueError, "length must be 2 or more"),
         (lambda: Ensemble(Sinusoidal).accuracy(8, batch=0), ValueError, "batch must be 1 or more"),

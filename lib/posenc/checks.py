@@ -48,13 +48,22 @@ def require_positions(positions: Tensor) -> None:
     require(positions.dtype == torch.int64, "positions must be int64, but are {}", positions.dtype)
 
 
+def captured() -> bool:
+    """Whether a compiler, an exporter or a tracer is writing down what happens.
+
+    What Python decides meanwhile, by a length say, holds for every later call.
+    """
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
 def concrete(tensor: Tensor) -> bool:
     """Whether the tensor has values that Python may look at.
 
-    False under compile, export and vmap and on the meta device, where a check of values is skipped.
+    False under compile, export, tracing and vmap and on the meta device, where a check of values is
+    skipped.
     """
     return not (
-        torch.compiler.is_compiling()
+        captured()
         or tensor.is_meta
         or isinstance(tensor, FakeTensor)
         or torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -29,7 +29,8 @@ class At(NamedTuple):
         query: (batch or 1, n_q) int64, the position of each query, counted from 0.
         key: (batch or 1, n_k) int64, the position of each key.
         visible: (batch or 1, n_q, n_k) bool, padding and causal order together; None means all.
-        consecutive: both rows are runs k, k + 1, k + 2, …, so that strided tables are allowed.
+        consecutive: both rows are runs k, k + 1, k + 2, …, so that strided tables are allowed. For
+            other positions build another `At`; `_replace` would keep the flag.
     """
 
     query: Tensor

@@ -3,7 +3,7 @@
 The first task is to say the previous token: random tokens come in, and position k has to name the
 token at k − 1. Without position a bidirectional model cannot know which token that is. The second
 is to fill a gap: what belongs there is one of its two neighbours, and which one is told by the
-place of the gap alone.
+position of the gap alone.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ VOCABULARY = 8
 GAP = VOCABULARY
 """The token that stands for a missing one."""
 
-Task = Callable[[Sequence[torch.Generator], int, int], tuple[Tensor, Tensor]]
-"""From a generator for each seed, a batch and a length to tokens and targets, int64 both, (seeds,
-batch, length). A target of −1 stands where nothing is asked."""
+Task = Callable[[Sequence[torch.Generator], int, int, int], tuple[Tensor, Tensor]]
+"""From a generator for each seed, a batch, a length and the position of the first token to tokens
+and targets, int64 both, (seeds, batch, length). A target of −1 stands where nothing is asked."""
 
 
 def previous(
-    generators: Sequence[torch.Generator], batch: int, length: int
+    generators: Sequence[torch.Generator], batch: int, length: int, start: int = 0
 ) -> tuple[Tensor, Tensor]:
     """Random tokens; each but the first has to name the one before it."""
     tokens = _draw(generators, batch, length)
@@ -45,15 +45,18 @@ def previous(
     return tokens, targets
 
 
-def gap(generators: Sequence[torch.Generator], batch: int, length: int) -> tuple[Tensor, Tensor]:
+def gap(
+    generators: Sequence[torch.Generator], batch: int, length: int, start: int = 0
+) -> tuple[Tensor, Tensor]:
     """Random tokens with one gap, not at an end: what belongs there is a neighbour's token.
 
-    In the first half of the text that is the neighbour before it, in the second the one behind.
+    At even positions that is the neighbour before it, at odd ones the one behind.
     """
+    require_size("length", length, least=3)
     tokens = _draw(generators, batch, length)
     ends = 1, length - 1
     place = torch.stack([torch.randint(*ends, (batch, 1), generator=g) for g in generators])
-    neighbour = torch.where(place < length / 2, place - 1, place + 1)
+    neighbour = torch.where((start + place) % 2 == 0, place - 1, place + 1)
     targets = torch.full_like(tokens, -1).scatter(-1, place, tokens.gather(-1, neighbour))
     return tokens.scatter(-1, place, GAP), targets
 
@@ -117,20 +120,32 @@ class Ensemble:
         return torch.vmap(lambda s, t: functional_call(self._shape, s, (t, at)))(state, tokens)
 
     def train(
-        self, length: int, *, steps: int = 200, batch: int = 16, rate: float = 5e-3
+        self,
+        length: int,
+        *,
+        steps: int = 200,
+        batch: int = 16,
+        rate: float = 5e-3,
+        starts: int = 1,
     ) -> Iterator[int]:
         """Train on sequences of one length: an iterator over the steps, each done when it is given.
 
         Adam, warmed up over 20 steps and then slowed down linearly to nothing. What a seed reads
         depends on the seed, the length and the batch only: another call reads the same texts.
+
+        Args:
+            starts: step s reads texts whose first token is at position s modulo starts.
         """
         require_size("length", length, least=2)
-        at, optimiser = At.sequence(length), torch.optim.Adam(self.parameters.values())
+        require_size("starts", starts)
+        optimiser = torch.optim.Adam(self.parameters.values())
         generators = [torch.Generator().manual_seed(1000 + s) for s in range(len(self.models))]
         for step in range(steps):
             for group in optimiser.param_groups:
                 group["lr"] = rate * min(1, (step + 1) / 20) * (1 - step / steps)
-            tokens, targets = self.task(generators, batch, length)
+            start = step % starts
+            at = At.of(torch.arange(start, start + length)[None])
+            tokens, targets = self.task(generators, batch, length, start)
             asked = targets >= 0  # the same number for each seed
             with _one_thread():
                 y = self.logits(tokens, at)[asked]  # (what is asked of all seeds, tokens)
@@ -152,7 +167,7 @@ class Ensemble:
         require_size("length", length, least=2)
         require_size("batch", batch)
         generators = [torch.Generator().manual_seed(9000 + s) for s in range(len(self.models))]
-        tokens, targets = self.task(generators, batch, length)
+        tokens, targets = self.task(generators, batch, length, start)
         with _one_thread():
             y = self.logits(tokens, At.of(torch.arange(start, start + length)[None]))
         right, asked = (y.argmax(-1) == targets).sum(1), (targets >= 0).sum(1)  # (seeds, length)

@@ -155,13 +155,8 @@ class Transformer(nn.Module):
     def _require_input(
         self, tokens: Tensor, at: At, mask: Tensor | None, cache: list[Tensor] | None
     ) -> None:
-        require_type("tokens", tokens, Tensor)
+        require_tokens(tokens, self.vocabulary)
         require_type("at", at, At, "an")
-        require(
-            tokens.dim() == 2 and tokens.dtype == torch.int64,
-            "tokens must be (batch, n) int64, but are {} {}",
-            *(tokens.shape, tokens.dtype),
-        )
         if cache is not None:
             require_type("cache", cache, list)
         require(
@@ -203,9 +198,19 @@ class Transformer(nn.Module):
                 "an encoding that looks at neighbouring tokens has to know which are pads: give "
                 "the mask to the model too, not only to At",
             )
-        if concrete(tokens) and tokens.numel():
-            low, high = int(tokens.min()), int(tokens.max())
-            require(
-                low >= 0 and high < self.vocabulary,
-                f"tokens must be from 0 to {self.vocabulary - 1}, but reach from {low} to {high}",
-            )
+
+
+def require_tokens(tokens: Tensor, vocabulary: int) -> None:
+    """Raise unless tokens are (batch, n) int64 and (in eager mode) of the vocabulary."""
+    require_type("tokens", tokens, Tensor)
+    require(
+        tokens.dim() == 2 and tokens.dtype == torch.int64,
+        "tokens must be (batch, n) int64, but are {} {}",
+        *(tokens.shape, tokens.dtype),
+    )
+    if concrete(tokens) and tokens.numel():
+        low, high = int(tokens.min()), int(tokens.max())
+        require(
+            low >= 0 and high < vocabulary,
+            f"tokens must be from 0 to {vocabulary - 1}, but reach from {low} to {high}",
+        )

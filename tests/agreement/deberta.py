@@ -58,7 +58,7 @@ def version_1_outputs() -> tuple[Tensor, Tensor]:
     randomise(theirs)
     for bias in (theirs.q_bias, theirs.v_bias):
         nn.init.zeros_(bias)  # ours has none
-    encoding = DeBERTa(dim, SPAN, index=INDEX, heads=HEADS, head_dim=head_dim)
+    encoding = DeBERTa(dim, SPAN, convention=INDEX, heads=HEADS, head_dim=head_dim)
     with torch.no_grad():
         encoding.R.copy_(draw(2 * SPAN, dim, seed=20))
         encoding.W_KR.weight.copy_(theirs.pos_proj.weight)
@@ -98,7 +98,7 @@ def version_2_outputs(span: int, max_distance: int | None) -> tuple[Tensor, Tens
     content = theirs.query_proj, theirs.key_proj, theirs.value_proj
     for linear in content:
         nn.init.zeros_(linear.bias)  # ours has none
-    encoding = DeBERTa(dim, span, index=INDEX, max_distance=max_distance)
+    encoding = DeBERTa(dim, span, convention=INDEX, max_distance=max_distance)
     W_O = draw(dim, HEADS * head_dim, seed=22) / dim**0.5  # theirs keeps its own elsewhere
     with torch.no_grad():
         encoding.R.copy_(draw(2 * span, dim, seed=20))
@@ -113,7 +113,7 @@ def version_2_outputs(span: int, max_distance: int | None) -> tuple[Tensor, Tens
 def version_1() -> Agreement:
     """A whole layer whose position vectors have projections of their own."""
     return Agreement(
-        ours=f'Attention with DeBERTa(index="{INDEX}", heads=…, head_dim=…)',
+        ours=f'Attention with DeBERTa(convention="{INDEX}", heads=…, head_dim=…)',
         theirs="deberta.DisentangledSelfAttention",
         package=package("transformers"),
         compared=f"the outputs of a layer with its weights, {N} tokens, span {SPAN}",
@@ -125,7 +125,7 @@ def version_1() -> Agreement:
 def version_2() -> Agreement:
     """A whole layer that shares its projections with the position vectors."""
     return Agreement(
-        ours=f'Attention with DeBERTa(index="{INDEX}")',
+        ours=f'Attention with DeBERTa(convention="{INDEX}")',
         theirs="deberta_v2.DisentangledSelfAttention with share_att_key",
         package=package("transformers"),
         compared=f"the outputs of a layer with its weights, {N} tokens, span {SPAN}",
@@ -137,7 +137,7 @@ def version_2() -> Agreement:
 def version_2_with_buckets() -> Agreement:
     """The same with logarithmic buckets."""
     return Agreement(
-        ours=f'Attention with DeBERTa(index="{INDEX}", max_distance={MAX_DISTANCE})',
+        ours=f'Attention with DeBERTa(convention="{INDEX}", max_distance={MAX_DISTANCE})',
         theirs="deberta_v2.DisentangledSelfAttention with share_att_key and position_buckets",
         package=package("transformers"),
         compared=f"the outputs of a layer with its weights, {N} tokens, span {BUCKETS}",

@@ -53,7 +53,7 @@ def test_parameters_are_those_of_the_module():
         (Shaw(-1, 1, head_dim=HEAD_DIM), "cc cp"),
         (Shaw(-1, 1, value_dim=HEAD_DIM), "cc values"),
         (Combined(T5(HEADS), Shaw(-1, 1, head_dim=HEAD_DIM)), "cc cp pp"),
-        (DeBERTa(DIM, 3, index="code"), "cc cp pc"),
+        (DeBERTa(DIM, 3, convention="code"), "cc cp pc"),
         (DeBERTa(DIM, 3, heads=HEADS, head_dim=HEAD_DIM), "cc cp pc"),
     ],
 )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..absolute.base import Absolute
 from ..checks import require, require_size, require_type
 from ..encoding import At, Encoding, Project
-from ..model import Block
+from ..model import Block, require_tokens
 from .distances import dot_table, require_fit
 
 
@@ -20,36 +20,37 @@ class DeBERTa(Encoding):
     """q_i k_jᵀ + q_i (R_δ(i,j) W_K)ᵀ + k_j (R_δ(j,i) W_Q)ᵀ, all of it divided by √(3 head_dim).
 
     R has 2·span rows, and δ(i, j) = clip(i − j + span, 0, 2·span − 1). So the last row stands for
-    span − 1 and more, and the first for −span and less: the two sides are not alike.
+    span − 1 and more, and the first for −span and less: the two sides are not alike. Every call
+    sends all rows through the projections, once for a whole batch.
 
     Args:
         dim: width of R, the model's.
         span: half the number of rows, the paper's k.
-        index: "paper" for δ(j, i) in the third term; "code" for δ(i, j) there too, as the
-            published code and its descendants have it. The two are different models.
-        heads, head_dim: give both for projections of the encoding's own, as in version 1; without
-            them R goes through the layer's W_Q and W_K, as in versions 2 and 3.
+        convention: "paper" for δ(j, i) in the third term; "code" for δ(i, j) there too, as the
+            published code and its descendants have it. The two are different models with the same
+            parameters, and all published weights belong to "code".
+        heads, head_dim: give both for projections of the encoding's own, as in the paper's formula
+            and version 1; without them R goes through the layer's W_Q and W_K, as in versions 2
+            and 3, which also normalise R (do so before you copy theirs).
         max_distance: give it for version 2's buckets: distances up to span / 2 are told apart,
             beyond that they share buckets, up to max_distance − 1, where they are clipped.
         std: R is drawn from a normal distribution with mean 0 and this deviation.
 
     Raises:
         TypeError: a size is no whole number.
-        ValueError: a size or std is out of range, index is unknown, or only one of heads and
+        ValueError: a size or std is out of range, convention is unknown, or only one of heads and
             head_dim is given.
 
-    Source: He et al. 2021, equations 3 and 4; `DeBERTa/deberta/disentangled_attention.py` and
-    `da_utils.py` of microsoft/DeBERTa.
+    Source: He et al. 2021, equations 3 and 4, and section 5.3 for shared projections; the code:
+    `DeBERTa/deberta/disentangled_attention.py` and `da_utils.py` of microsoft/DeBERTa.
     """
-
-    side: Tensor
 
     def __init__(
         self,
         dim: int,
         span: int = 512,
         *,
-        index: Literal["paper", "code"] = "paper",
+        convention: Literal["paper", "code"] = "paper",
         heads: int | None = None,
         head_dim: int | None = None,
         max_distance: int | None = None,
@@ -58,13 +59,16 @@ class DeBERTa(Encoding):
         super().__init__()
         require_size("dim", dim)
         require_size("span", span)
-        require(index in ("paper", "code"), f'index must be "paper" or "code", but is {index!r}')
+        require(
+            convention in ("paper", "code"),
+            f'convention must be "paper" or "code", but is {convention!r}',
+        )
         require(0 <= std < math.inf, f"std must be 0 or more and finite, but is {std}")
         require(
             (heads is None) == (head_dim is None),
             "give heads and head_dim for projections of its own, or neither, but got only one",
         )
-        self.span, self.convention, self.max_distance = span, index, max_distance
+        self.span, self.convention, self.max_distance = span, convention, max_distance
         self.heads = heads
         self.R = nn.Parameter(torch.empty(2 * span, dim).normal_(0, std))
         if heads is not None and head_dim is not None:
@@ -72,18 +76,16 @@ class DeBERTa(Encoding):
             require_size("head_dim", head_dim)
             self.W_KR = nn.Linear(dim, heads * head_dim, bias=False)
             self.W_QR = nn.Linear(dim, heads * head_dim)
-        if max_distance is not None:
-            side = torch.tensor(_log_buckets(span, max_distance))
-            self.register_buffer("side", side, persistent=False)
+        self.side = None if max_distance is None else _log_buckets(span, max_distance)
 
     def scale(self, head_dim: int) -> float:
         return (3 * head_dim) ** -0.5
 
     def index(self, distance: Tensor) -> Tensor:
         """The row of R for a distance, δ: int64 → int64 of the same shape."""
-        if self.max_distance is not None:
-            m = distance.abs().clamp(max=self.max_distance - 1)
-            distance = distance.sign() * self.side[m]
+        if self.side is not None:
+            side = torch.tensor(self.side, device=distance.device)
+            distance = distance.sign() * side[distance.abs().clamp(max=len(self.side) - 1)]
         return (distance + self.span).clamp(0, 2 * self.span - 1)
 
     def position_logits(
@@ -91,7 +93,7 @@ class DeBERTa(Encoding):
     ) -> Tensor:
         """Both position terms, divided by √(3 head_dim): (batch, heads, n_q, n_k)."""
         asks, keys = self._projected(project)  # (heads, 2·span, head_dim)
-        require_fit(q, k, keys.shape[0], keys.shape[2], at)
+        require_fit(q, k, at, keys.shape[0], keys.shape[2])
         scale = self.scale(q.shape[-1])
         content_position = dot_table(q * scale, keys.to(q.dtype), self.index, at)
         # from the keys' side, in rows by j and columns by i: its distance is j − i
@@ -114,12 +116,18 @@ class DeBERTa(Encoding):
             "gives; or give heads and head_dim for projections of the encoding's own",
         )
         project = cast(Project, project)
+        width = getattr(project, "dim", self.R.shape[1])
+        require(
+            width == self.R.shape[1],
+            "R must be {} wide like the layer's input, but is {}",
+            *(width, self.R.shape[1]),
+        )
         return project.q(self.R), project.k(self.R)
 
     def extra_repr(self) -> str:
         own = "own" if self.heads is not None else "the layer's"
         return (
-            f"{self.R.shape[1]}, span={self.span}, index={self.convention!r}, "
+            f"{self.R.shape[1]}, span={self.span}, convention={self.convention!r}, "
             f"max_distance={self.max_distance}, {own} projections"
         )
 
@@ -145,7 +153,8 @@ class EnhancedMaskDecoder(nn.Module):
         ValueError: a size is out of range, or the number of encodings is not that of the layers.
 
     Source: He et al. 2021, section 3.2; `DeBERTa/apps/models/masked_language_model.py` of
-    microsoft/DeBERTa, where the norms come after the layers' parts, and not before.
+    microsoft/DeBERTa, where the norms come after the layers' parts, and not before. In the paper's
+    appendix the first queries come from p alone, in the code from h + p, as here.
     """
 
     def __init__(
@@ -173,6 +182,17 @@ class EnhancedMaskDecoder(nn.Module):
             f"encoding must be one module or one for each of the {layers} layers, "
             f"but there are {len(encodings)}",
         )
+        for each in encodings:
+            require_type("encoding", each, Encoding, "an")
+        require(
+            not any(each.embeds() for each in encodings),
+            "an encoding that embeds would do nothing here: give its vectors as positions",
+        )
+        require(
+            positions.input_dim(dim) == dim == positions.dim,
+            f"positions must be {dim} wide, like the model, and keep its width",
+        )
+        self.vocabulary = vocabulary
         self.embedding = nn.Embedding(vocabulary, dim)
         self.blocks = nn.ModuleList(
             Block(dim, heads, each, expansion=expansion) for each in encodings
@@ -183,6 +203,7 @@ class EnhancedMaskDecoder(nn.Module):
 
     def forward(self, tokens: Tensor, at: At) -> Tensor:
         """Which token stands at each place: (batch, n) int64 → (batch, n, vocabulary)."""
+        require_tokens(tokens, self.vocabulary)
         h = self.embedding(tokens)  # (batch, n, dim)
         for block in self.blocks[:-1]:
             h, _ = block(h, at)
@@ -195,6 +216,7 @@ class EnhancedMaskDecoder(nn.Module):
 
     def encode(self, tokens: Tensor, at: At) -> Tensor:
         """What fine-tuning starts from, of distances only: (batch, n) int64 → (batch, n, dim)."""
+        require_tokens(tokens, self.vocabulary)
         h = self.embedding(tokens)
         for block in self.blocks:
             h, _ = block(h, at)

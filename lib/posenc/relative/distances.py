@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import concrete, require
+from ..checks import captured, concrete, require
 from ..encoding import At
 
 BLOCK = 64
@@ -45,6 +45,9 @@ def expand(values: Tensor, n_q: int, n_k: int) -> Tensor:
     Returns:
         (…, n_q, n_k), with entry (i, j) = values[n_q − 1 − i + j].
     """
+    if captured():  # `unfold` would tie it to one length
+        i = torch.arange(n_q, device=values.device)[:, None]
+        return values[..., n_q - 1 - i + torch.arange(n_k, device=values.device)]
     return values.unfold(-1, n_k, 1).flip(-2)
 
 
@@ -91,12 +94,12 @@ def dot(x: Tensor, rows: Tensor) -> Tensor:
     """
     n_q, n_k = x.shape[-2], rows.shape[-2] - x.shape[-2] + 1
     rows = F.pad(rows, (0, 0, 1, 0))  # the column that `shift` never uses
-    # a loop over blocks would tie a compiled function to one length
-    step = n_q if torch.compiler.is_compiling() else BLOCK
+    if captured():  # a loop over blocks would tie it to one length
+        return shift(x @ rows.mT)
 
     def blocks() -> Iterator[Tensor]:
-        for start in range(0, n_q, step):
-            block = x[..., start : start + step, :]
+        for start in range(0, n_q, BLOCK):
+            block = x[..., start : start + BLOCK, :]
             first = n_q - start - block.shape[-2]
             met = rows[..., first : n_q - start + n_k, :]
             yield shift(block @ met.mT)
@@ -131,12 +134,16 @@ def dot_table(x: Tensor, table: Tensor, index: Callable[[Tensor], Tensor], at: A
     if are_runs(at):
         rows = table[:, index(occurring(at))]  # (heads or 1, batch or 1, n_q + n_k − 1, width)
         return dot(x, rows.transpose(0, 1))
-    index_ij = index(at.distance())[:, None].expand(*x.shape[:3], -1)
-    return (x @ table.mT).gather(-1, index_ij)
+    return torch.take_along_dim(x @ table.mT, index(at.distance())[:, None], -1)
 
 
-def require_fit(q: Tensor, k: Tensor, heads: int, head_dim: int, at: At) -> None:
-    """Raise unless q and k are (batch, heads, n, head_dim), with a row for each position."""
+def require_fit(
+    q: Tensor, k: Tensor, at: At, heads: int | None = None, head_dim: int | None = None
+) -> None:
+    """Raise unless q and k are (batch, heads, n, head_dim), with a row for each position.
+
+    Any number will do for heads or head_dim where it is None.
+    """
     for name, tensor, n in (("q", q, at.query.shape[-1]), ("k", k, at.key.shape[-1])):
         require(
             tensor.dim() == 4 and tensor.is_floating_point(),
@@ -144,9 +151,10 @@ def require_fit(q: Tensor, k: Tensor, heads: int, head_dim: int, at: At) -> None
             *(name, tensor.shape, tensor.dtype),
         )
         require(
-            tensor.shape[1] == heads and tensor.shape[3] == head_dim,
+            (heads is None or tensor.shape[1] == heads)
+            and (head_dim is None or tensor.shape[3] == head_dim),
             "{} must have {} heads of width {}, as the encoding has, but has {} of width {}",
-            *(name, heads, head_dim, tensor.shape[1], tensor.shape[3]),
+            *(name, heads, head_dim or "any", tensor.shape[1], tensor.shape[3]),
         )
         require(
             tensor.shape[2] == n,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..absolute.trainable import Trainable
 from ..checks import head_width, require, require_size, require_type
 from ..encoding import At, Encoding, Project
-from .distances import by_distance
+from .distances import by_distance, require_fit
 
 
 class Bias(Encoding):
@@ -24,9 +24,10 @@ class Bias(Encoding):
         self, q: Tensor, k: Tensor, at: At, project: Project | None = None
     ) -> Tensor:
         """β(i − j): (batch or 1, heads or 1, n_q, n_k)."""
+        require_fit(q, k, at)
         beta = by_distance(lambda distance: self.bias(distance).to(q.dtype), at)
         require(
-            beta.shape[0] in (1, q.shape[1]),
+            beta.shape[0] == 1 or beta.shape[0] == q.shape[1],
             "q must have {} heads like the bias, but has {}",
             *(beta.shape[0], q.shape[1]),
         )
@@ -54,6 +55,8 @@ def bucket(
 
     Source: Raffel et al. 2020, section 2.1; `_relative_position_bucket` in `transformers`.
     """
+    require_type("distance", distance, Tensor)
+    require(distance.dtype == torch.int64, f"distance must be int64, but is {distance.dtype}")
     side = _side(buckets, max_distance, bidirectional)
     return _bucket(distance, torch.tensor(side, device=distance.device), bidirectional)
 
@@ -75,8 +78,6 @@ class T5(Bias):
     Source: Raffel et al. 2020, section 2.1.
     """
 
-    side: Tensor
-
     def __init__(
         self,
         heads: int,
@@ -89,18 +90,18 @@ class T5(Bias):
         super().__init__()
         require_size("heads", heads)
         require(0 <= std < math.inf, f"std must be 0 or more and finite, but is {std}")
-        side = _side(buckets, max_distance, bidirectional)
+        self.side = _side(buckets, max_distance, bidirectional)
         self.buckets, self.max_distance = buckets, max_distance
         self.bidirectional = bidirectional
         self.table = nn.Parameter(torch.empty(buckets, heads).normal_(0, std))
-        self.register_buffer("side", torch.tensor(side), persistent=False)
 
     def scale(self, head_dim: int) -> float:
         return 1.0
 
     def bias(self, distance: Tensor) -> Tensor:
         """β[bucket(i − j)]: (…) int64 → (heads, …)."""
-        return self.table[_bucket(distance, self.side, self.bidirectional)].movedim(-1, 0)
+        side = torch.tensor(self.side, device=distance.device)
+        return self.table[_bucket(distance, side, self.bidirectional)].movedim(-1, 0)
 
     def extra_repr(self) -> str:
         return (
@@ -134,6 +135,8 @@ class ALiBi(Bias):
         heads: number of heads.
         symmetric: False for −m_h (i − j), which a causal mask makes the same; without one, it
             rewards keys ahead.
+
+    In float16 a penalty above 65504 is infinite; a query that sees such keys only gives NaN.
 
     Raises:
         ValueError: heads is not positive.
@@ -196,6 +199,7 @@ class TUPE(Encoding):
         head_dim = head_width(dim, heads, head_dim)
         if cls is not None:
             require_size("cls", cls, least=0)
+            require(cls < max_length, f"cls must be below max_length = {max_length}, but is {cls}")
         if relative is not None:
             require_type("relative", relative, Bias)
         self.heads, self.head_dim, self.cls, self.relative = heads, head_dim, cls, relative
@@ -212,11 +216,7 @@ class TUPE(Encoding):
         self, q: Tensor, k: Tensor, at: At, project: Project | None = None
     ) -> Tensor:
         """reset((p_i U_Q)(p_j U_K)ᵀ / √(2 head_dim) + β(i − j)): (batch or 1, heads, n_q, n_k)."""
-        require(
-            q.dim() == 4 and q.shape[1] == self.heads,
-            "q must be (batch, {} heads, n_q, head_dim), but has shape {}",
-            *(self.heads, q.shape),
-        )
+        require_fit(q, k, at, self.heads, self.head_dim)
         asks = self._projected(self.U_Q, at.query) * self.scale(self.head_dim)
         logits = asks @ self._projected(self.U_K, at.key).mT
         if self.relative is not None:

@@ -66,7 +66,7 @@ class TransformerXL(Encoding):
         self, q: Tensor, k: Tensor, at: At, project: Project | None = None
     ) -> Tensor:
         """(u k_jᵀ + (q_i + v) (R_{i−j} W_KR)ᵀ) / √head_dim: (batch, heads, n_q, n_k)."""
-        require_fit(q, k, self.u.shape[0], self.u.shape[1], at)
+        require_fit(q, k, at, self.u.shape[0], self.u.shape[1])
         scale = self.scale(q.shape[-1])
         u, v = (
             row[:, None].to(q.dtype) * scale for row in (self.u, self.v)

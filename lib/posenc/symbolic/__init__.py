@@ -5,6 +5,7 @@
 
 from . import (  # noqa: F401  (fills the catalogue)
     classic,
+    convolution,
     deberta,
     expansion,
     flaw,
