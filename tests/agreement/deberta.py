@@ -80,8 +80,14 @@ def version_1_outputs() -> tuple[Tensor, Tensor]:
     return ours(x, At.sequence(N)), output
 
 
-def version_2_outputs(span: int, max_distance: int | None) -> tuple[Tensor, Tensor]:
-    """Ours and theirs, behind one W_O; R goes through the projections of the content."""
+def version_2_outputs(
+    span: int, max_distance: int | None, biases: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Ours and theirs, behind one W_O; R goes through the projections of the content.
+
+    With biases, theirs take the place of our projections, and R comes out of their layer norm, as
+    published weights need it.
+    """
     dim, head_dim = 12, 5
     config = DebertaV2Config(
         hidden_size=dim,
@@ -97,14 +103,18 @@ def version_2_outputs(span: int, max_distance: int | None) -> tuple[Tensor, Tens
     randomise(theirs)
     content = theirs.query_proj, theirs.key_proj, theirs.value_proj
     for linear in content:
-        nn.init.zeros_(linear.bias)  # ours has none
+        if not biases:
+            nn.init.zeros_(linear.bias)  # ours has none
     encoding = DeBERTa(dim, span, convention=INDEX, max_distance=max_distance)
     W_O = draw(dim, HEADS * head_dim, seed=22) / dim**0.5  # theirs keeps its own elsewhere
     with torch.no_grad():
-        encoding.R.copy_(draw(2 * span, dim, seed=20))
+        R = draw(2 * span, dim, seed=20)
+        encoding.R.copy_(nn.functional.layer_norm(3 * R, (dim,)) if biases else R)
     ours = copy_weights(
         Attention(dim, HEADS, encoding, head_dim=head_dim), *(p.weight for p in content), W_O
     )
+    if biases:
+        ours.W_Q, ours.W_K, ours.W_V = content
     x = draw(BATCH, N, dim, seed=21)
     output, _ = theirs(x, EVERYTHING, rel_embeddings=encoding.R)
     return ours(x, At.sequence(N)), output @ W_O.T
@@ -146,4 +156,16 @@ def version_2_with_buckets() -> Agreement:
     )
 
 
-COMPARISONS = (log_buckets, version_1, version_2, version_2_with_buckets)
+def version_2_with_biases() -> Agreement:
+    """The same with all that published weights have: biases, and rows that are normalised."""
+    return Agreement(
+        ours=f'Attention with DeBERTa(convention="{INDEX}", max_distance={MAX_DISTANCE})',
+        theirs="deberta_v2.DisentangledSelfAttention with share_att_key and position_buckets",
+        package=package("transformers"),
+        compared=f"the outputs of a layer with its weights and biases, {N} tokens, span {BUCKETS}",
+        difference=difference(*version_2_outputs(BUCKETS, MAX_DISTANCE, biases=True)),
+        tolerance=ORACLE,
+    )
+
+
+COMPARISONS = (log_buckets, version_1, version_2, version_2_with_buckets, version_2_with_biases)
