@@ -19,6 +19,7 @@ from posenc import (
     At,
     Attention,
     Combined,
+    Convolution,
     DeBERTa,
     Dynamics,
     Encoding,
@@ -78,6 +79,8 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     "deberta code": lambda: DeBERTa(DIM, 3, convention="code"),
     "deberta own projections": lambda: DeBERTa(10, 2, heads=HEADS, head_dim=HEAD_DIM),
     "deberta buckets": lambda: DeBERTa(DIM, 6, max_distance=14),
+    "convolution": lambda: Convolution(DIM),
+    "convolution causal": lambda: Convolution(DIM, 4, causal=True),
     "rotary": lambda: Rotary(HEAD_DIM),
     "rotary half-split": lambda: Rotary(HEAD_DIM, layout="half-split"),
     "rotary partial": lambda: Rotary(HEAD_DIM, width=2),
@@ -109,6 +112,8 @@ LEARNED = {
     "deberta code",
     "deberta own projections",
     "deberta buckets",
+    "convolution",
+    "convolution causal",
     "rotary learned",
     "sinusoidal + t5",
 }
@@ -120,12 +125,14 @@ UNCOMPILED = {"recursive", "recurrent", "floater", "floater biases"}
 BLIND = {"none"}
 """Encodings that do not look at positions, nor at the order of the rows."""
 
-READS_NEIGHBOURS = {"recurrent"}
+READS_NEIGHBOURS = {"recurrent", "convolution", "convolution causal"}
 """Encodings whose `embed` looks at other tokens."""
 
 RELATIVE = {
     "none",
     "recurrent",
+    "convolution",
+    "convolution causal",
     "shaw",
     "shaw keys by head",
     "shaw values",

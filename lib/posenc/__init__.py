@@ -16,6 +16,7 @@ from .relative.classic import Nezha, Shaw
 from .relative.deberta import DeBERTa, EnhancedMaskDecoder
 from .relative.t5 import T5, TUPE, ALiBi, Bias
 from .relative.transformer_xl import TransformerXL
+from .unconventional.convolution import Convolution
 from .unconventional.rotary import Rotary
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ __all__ = [
     "Block",
     "Cell",
     "Combined",
+    "Convolution",
     "DeBERTa",
     "Dynamics",
     "Encoding",

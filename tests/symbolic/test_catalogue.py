@@ -46,6 +46,8 @@ EXTENTS = {
     "and every integer $i$ and $j$",
     "sinusoid-of-a-difference": r"for all real $a$, $b$, $i$, $j$ and $\theta$",
     "deberta-from-the-key": "for every size $d$ and $d_{h}$",
+    "convolution-border": "for every size $d$",
+    "convolution-mirrored": "for every size $d$, given $W_{-1} = W_1$",
     "rotary-inner-product": "for all real $k_{x}$, $k_{y}$, $q_{x}$ and $q_{y}$",
     "rotary-identity": r"for all real $n$, $\theta$, $x$ and $y$",
     "rotary-relative": "for all real "

@@ -35,7 +35,7 @@ class Convolution(Encoding):
         TypeError: a size is no whole number.
         ValueError: a size is not positive, or std is negative.
 
-    Source: Chu et al. 2021, section 3.3, for images.
+    Source: Chu et al. 2021, for images.
     """
 
     reads_neighbours = True
