@@ -13,15 +13,15 @@ from posenc.symbolic import CATALOGUE
 
 DIM = HEADS * HEAD_DIM
 
-# encoding: terms that are kept or replaced, on values, logits divided by √(this · head_dim)
+# encoding: terms that are kept or replaced, on values, what the logits are divided by
 EXPECTED = {
-    "Shaw": ("cc cp", True, r"\frac{1}{\sqrt{d_h}}"),
-    "NEZHA": ("cc cp", True, r"\frac{1}{\sqrt{d_h}}"),
-    "Transformer-XL": ("cc cp pc pp", False, r"\frac{1}{\sqrt{d_h}}"),
+    "Shaw": ("cc cp", True, r"\sqrt{d_h}"),
+    "NEZHA": ("cc cp", True, r"\sqrt{d_h}"),
+    "Transformer-XL": ("cc cp pc pp", False, r"\sqrt{d_h}"),
     "T5": ("cc pp", False, "1"),
-    "ALiBi": ("cc pp", False, r"\frac{1}{\sqrt{d_h}}"),
-    "TUPE": ("cc pp", False, r"\frac{1}{\sqrt{2 d_h}}"),
-    "DeBERTa": ("cc cp pc", False, r"\frac{1}{\sqrt{3 d_h}}"),
+    "ALiBi": ("cc pp", False, r"\sqrt{d_h}"),
+    "TUPE": ("cc pp", False, r"\sqrt{2 d_h}"),
+    "DeBERTa": ("cc cp pc", False, r"\sqrt{3 d_h}"),
 }
 
 
@@ -29,11 +29,11 @@ def test_the_table_is_the_one_of_the_papers():
     rows = family.table()
     assert [row.name for row in rows] == list(EXPECTED)
     for row in rows:
-        terms, values, scale = EXPECTED[row.name]
+        terms, values, divisor = EXPECTED[row.name]
         assert " ".join(sorted(row.terms)) == terms
         assert row.terms["cc"] == "" and all(row.terms[t] for t in row.terms if t != "cc")
         assert (row.values is not None) == values
-        assert row.scale == scale
+        assert row.divisor == divisor
 
 
 def test_parameters_are_those_of_the_module():
@@ -103,6 +103,13 @@ def test_a_part_that_is_none_of_the_four_terms_is_refused():
         family.measured(Both(), DIM, HEADS)
 
 
+def test_a_term_that_is_kept_has_no_sign_at_a_glance():
+    rows = family.table()
+    kept = rows[3]._replace(terms={**rows[3].terms, "cp": ""})
+    with pytest.raises(ValueError, match=r"T5 must keep cc and no other term, .*'cp'"):
+        family.glance([kept])
+
+
 def test_asking_a_module_leaves_the_random_numbers_as_they_were():
     encoding = T5(HEADS)
     torch.manual_seed(3)
@@ -118,11 +125,11 @@ def test_an_encoding_that_turns_queries_has_no_position_logits():
 
 def test_the_arrays_have_a_cell_for_each_term():
     rows = family.table()
-    for tex, columns in ((family.glance(rows), 7), (family.in_full(rows), 5)):
+    for tex, columns in ((family.glance(rows), 6), (family.in_full(rows), 5)):
         lines = tex.split("\n")[1:-1]
         assert len(lines) == 1 + len(rows)
         assert all(line.count(" & ") == columns - 1 for line in lines)
-    kept, replaced, dropped = r"\checkmark", r"\rightsquigarrow", r"\text{–}"
+    replaced, dropped = r"\rightsquigarrow", r"\text{–}"
     t5 = next(line for line in family.glance(rows).split("\n") if "T5" in line)
-    assert (t5.count(kept), t5.count(replaced), t5.count(dropped)) == (1, 1, 3)
+    assert (t5.count(replaced), t5.count(dropped)) == (1, 3)
     assert r"\beta_{i-j}" in family.in_full(rows)

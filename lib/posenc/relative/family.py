@@ -113,14 +113,14 @@ class Row(NamedTuple):
         name: of the encoding.
         terms: LaTeX by the term's name; "" for kept as it is, and no entry for dropped.
         values: LaTeX of what is added to a value; None for nothing.
-        scale: LaTeX.
+        divisor: LaTeX of what the logits are divided by.
         parameters: of the module, for the sizes that were asked for.
     """
 
     name: str
     terms: dict[str, str]
     values: str | None
-    scale: str
+    divisor: str
     parameters: int
 
 
@@ -151,25 +151,31 @@ def table(dim: int = 768, heads: int = 12, positions: int = 512) -> list[Row]:
         with torch.device("meta"):
             encoding = member.make(dim, heads, positions)
         parameters = sum(parameter.numel() for parameter in encoding.parameters())
-        rows.append(Row(member.name, latex, values, _scale(encoding), parameters))
+        rows.append(Row(member.name, latex, values, _divisor(encoding), parameters))
     return rows
 
 
 def glance(rows: list[Row]) -> str:
-    """The table as a LaTeX array that fits a phone: ✓ kept, ⇝ replaced, – dropped."""
-    heads = ["", *(rf"\term{{{t}}}{{\text{{{t[0]}–{t[1]}}}}}" for t in TERMS)]
-    heads += [r"\text{on } v", r"\text{scale}"]
+    """The table as a LaTeX array that fits a phone: ⇝ replaced, – dropped.
 
-    def mark(row: Row, name: str) -> str:
-        sign = {None: r"\text{–}", "": r"\checkmark"}.get(row.terms.get(name), r"\rightsquigarrow")
-        return rf"\term{{{name}}}{{{sign}}}"
+    All keep content–content, which is left out.
 
+    Raises:
+        ValueError: one does not, or keeps another term as it is, which there is no sign for.
+    """
+    heads = ["", *(rf"\term{{{t}}}{{\text{{{t[0]}–{t[1]}}}}}" for t in TERMS[1:])]
+    heads += ["v", r"\div"]
     lines = []
     for row in rows:
-        values = r"\text{–}" if row.values is None else r"\rightsquigarrow"
-        terms = (mark(row, name) for name in TERMS)
-        lines.append([rf"\text{{{row.name}}}", *terms, values, row.scale])
-    return _array("l|cccc|cc", heads, lines)
+        kept = [name for name, term in row.terms.items() if not term]
+        require(kept == ["cc"], f"{row.name} must keep cc and no other term, but keeps {kept}")
+        cells = [row.terms.get(name) for name in TERMS[1:]] + [row.values]
+        signs = [r"\text{–}" if cell is None else r"\rightsquigarrow" for cell in cells]
+        coloured = [
+            rf"\term{{{name}}}{{{sign}}}" for name, sign in zip(TERMS[1:], signs[:-1], strict=True)
+        ]
+        lines.append([rf"\text{{{row.name}}}", *coloured, signs[-1], row.divisor])
+    return r"{\small" + _array("l|ccc|cc", heads, lines) + "}"
 
 
 def in_full(rows: list[Row]) -> str:
@@ -193,9 +199,8 @@ def _label(name: str) -> str:
     return derived("expansion")[name].label
 
 
-def _scale(encoding: Encoding) -> str:
+def _divisor(encoding: Encoding) -> str:
     if encoding.scale(4) == encoding.scale(9):
         return "1"
     factor = round(1 / (encoding.scale(4) ** 2 * 4))
-    under = f"{factor} d_h" if factor > 1 else "d_h"
-    return rf"\frac{{1}}{{\sqrt{{{under}}}}}"
+    return rf"\sqrt{{{factor} d_h}}" if factor > 1 else r"\sqrt{d_h}"
