@@ -188,7 +188,7 @@ class Encoding(nn.Module):
         """The logits b_ij = scale · q_i k_jᵀ + position: (batch, heads, n_q, n_k)."""
         position = self.position_logits(q, k, at, project)
         content = q * self.scale(q.shape[-1]) @ k.mT
-        return content if position is None else _onto(content, position)
+        return content if position is None else onto(content, position)
 
     def scale(self, head_dim: int) -> float:
         """What q_i k_jᵀ is multiplied by: 1/√head_dim, unless the encoding says otherwise."""
@@ -309,10 +309,11 @@ class Combined(Encoding):
         return _add(encoding.position_values(weights, at) for encoding in self.members())
 
 
-def _onto(content: Tensor, position: Tensor) -> Tensor:
+def onto(content: Tensor, position: Tensor) -> Tensor:
     """content + position, in content's own memory where it can hold the sum.
 
-    A fresh n × n tensor costs more time than the arithmetic on it.
+    A fresh n × n tensor costs more time than the arithmetic on it. So content has to be the
+    caller's own, and nobody else's.
     """
     fits = (
         concrete(content)

@@ -18,7 +18,7 @@ from tests.encodings import (
     positions_with_gaps,
     weights,
 )
-from torch import Tensor
+from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from posenc import T5, TUPE, ALiBi, At, Attention, DeBERTa, TransformerXL
@@ -418,3 +418,34 @@ def test_wrong_input_is_named(call, says):
 def test_what_fits_passes():
     require_fit(Q, K, AT, HEADS, HEAD_DIM)
     require_fit(Q.half(), K.half(), AT, HEADS, HEAD_DIM)
+
+
+# captured by a tracer, and batches of one
+
+
+@pytest.mark.filterwarnings("ignore")  # of the tracer itself
+def test_a_traced_function_is_not_tied_to_its_first_length_nor_to_its_runs():
+    for encoding in (DeBERTa(10, 3, heads=3, head_dim=4), TransformerXL(12, 3), T5(3)):
+        encoding.requires_grad_(False)
+
+        def logits(q: Tensor, positions: Tensor, encoding: nn.Module = encoding) -> Tensor:
+            return encoding.position_logits(q, q, At.of(positions))
+
+        q, places = torch.randn(2, 3, 130, 4), torch.arange(130)[None]
+        with torch.no_grad():
+            traced = torch.jit.trace(logits, (q[:, :, :70], places[:, :70]), check_trace=False)
+            for positions in (places, 3 * places):
+                close(traced(q, positions), logits(q, positions), 1e-4)
+
+
+def test_one_text_may_stand_at_two_places():
+    q, two = torch.randn(1, 3, 4, 4).double(), torch.tensor([[0, 2, 3, 7], [1, 3, 4, 9]])
+    for encoding in (
+        DeBERTa(10, 3, heads=3, head_dim=4),
+        TransformerXL(12, 3),
+        TransformerXL(12, 3, clip=3),
+        T5(3),
+    ):
+        both = encoding.double().position_logits(q, q, At.of(two))
+        for b in range(2):
+            close(both[b : b + 1], encoding.position_logits(q, q, At.of(two[b : b + 1])))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..absolute.base import Absolute
 from ..checks import require, require_size, require_type
-from ..encoding import At, Encoding, Project
+from ..encoding import At, Encoding, Project, onto
 from ..model import Block, require_tokens
 from .distances import dot_table, require_fit
 
@@ -102,7 +102,7 @@ class DeBERTa(Encoding):
         position_content = dot_table(
             k * scale, asks.to(q.dtype), lambda distance: self.index(sign * distance), swapped
         )
-        return content_position + position_content.mT
+        return onto(content_position, position_content.mT)
 
     def _projected(self, project: Project | None) -> tuple[Tensor, Tensor]:
         """R W_Q and R W_K by head, with the encoding's own projections where it has them."""

@@ -134,7 +134,10 @@ def dot_table(x: Tensor, table: Tensor, index: Callable[[Tensor], Tensor], at: A
     if are_runs(at):
         rows = table[:, index(occurring(at))]  # (heads or 1, batch or 1, n_q + n_k − 1, width)
         return dot(x, rows.transpose(0, 1))
-    return torch.take_along_dim(x @ table.mT, index(at.distance())[:, None], -1)
+    products, index_ij = x @ table.mT, index(at.distance())[:, None]
+    if index_ij.shape[0] != 1 and products.shape[0] == 1:
+        products = products.expand(index_ij.shape[0], -1, -1, -1)
+    return products.gather(-1, index_ij.expand(*products.shape[:3], -1))
 
 
 def require_fit(
