@@ -128,6 +128,12 @@ BLIND = {"none"}
 READS_NEIGHBOURS = {"recurrent", "convolution", "convolution causal"}
 """Encodings whose `embed` looks at other tokens."""
 
+LOOKS_AHEAD = {"convolution"}
+"""Encodings whose `embed` looks at later tokens, whatever the mask of attention."""
+
+SEES_HOLES = {"convolution", "convolution causal"}
+"""Encodings for which a pad inside a text is not as if it were not there."""
+
 RELATIVE = {
     "none",
     "recurrent",

@@ -348,3 +348,41 @@ def test_gradients_of_the_stages_are_right(name):
     module = weights(Layer(ENCODINGS[name]())).double()
     x, positions = draw(1, 3, DIM).requires_grad_(), positions_with_gaps(1, 3)
     assert torch.autograd.gradcheck(lambda x: module(x, positions), (x,))
+
+
+# logits
+
+
+@every_encoding
+def test_the_score_is_content_and_position_wherever_it_is_written(name):
+    layer_ = weights(Layer(ENCODINGS[name]())).double()
+    encoding = layer_.attention.encoding
+    for at in (At.of(positions_with_gaps()), At.sequence(N)):
+        q, k = draw(BATCH, HEADS, N, HEAD_DIM), draw(BATCH, HEADS, N, HEAD_DIM, seed=3)
+        content = q @ k.mT * encoding.scale(HEAD_DIM)
+        for batch in (slice(0, BATCH), slice(0, 1)):
+            here = at._replace(query=at.query[batch], key=at.key[batch])
+            position = encoding.position_logits(q[batch], k[batch], here, layer_.attention)
+            expected = content[batch] + (0 if position is None else position)
+            for _ in range(2):  # a second time: the first has written into nothing that is kept
+                score = encoding.score(q[batch], k[batch], here, layer_.attention)
+                close(score, expected, 1e-12)
+            with torch.no_grad():
+                score = encoding.score(q[batch], k[batch], here, layer_.attention)
+                close(score, expected, 1e-12)
+
+
+@every_encoding
+def test_new_logits_are_nobody_elses(name):
+    layer_ = weights(Layer(ENCODINGS[name]()))
+    encoding, q = layer_.attention.encoding, draw(1, HEADS, N, HEAD_DIM, dtype=torch.float32)
+    if not encoding.new_logits:
+        return
+    for at in (At.of(positions_with_gaps(1)), At.sequence(N)):
+        with torch.no_grad():
+            first, second = (encoding.position_logits(q, q, at, layer_.attention) for _ in range(2))
+        held = [*layer_.parameters(), *layer_.buffers(), q, second]
+        memory = first.untyped_storage().data_ptr()
+        assert all(memory != other.untyped_storage().data_ptr() for other in held)
+        # every entry has a place of its own, as a view with a stride of 0 would not have
+        assert first.untyped_storage().nbytes() >= first.numel() * first.element_size()

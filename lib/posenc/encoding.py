@@ -158,6 +158,10 @@ class Encoding(nn.Module):
     """Whether `embed` looks at other tokens: then it needs the whole sequence, and a model refuses
     a key cache."""
 
+    new_logits = False
+    """Whether `position_logits` returns a tensor that nobody else holds: then `score` writes the
+    sum into it, and saves an n × n tensor."""
+
     def embeds(self) -> bool:
         """Whether `embed` does anything: then only a model can run it, at its entry."""
         return type(self).embed is not Encoding.embed
@@ -187,8 +191,12 @@ class Encoding(nn.Module):
     def score(self, q: Tensor, k: Tensor, at: At, project: Project | None = None) -> Tensor:
         """The logits b_ij = scale · q_i k_jᵀ + position: (batch, heads, n_q, n_k)."""
         position = self.position_logits(q, k, at, project)
-        content = q * self.scale(q.shape[-1]) @ k.mT
-        return content if position is None else onto(content, position)
+        q = q * self.scale(q.shape[-1])
+        if position is None:
+            return q @ k.mT
+        if self.new_logits and _holds(position, q, k):
+            return _accumulate(position, q, k)
+        return onto(q @ k.mT, position)
 
     def scale(self, head_dim: int) -> float:
         """What q_i k_jᵀ is multiplied by: 1/√head_dim, unless the encoding says otherwise."""
@@ -307,6 +315,23 @@ class Combined(Encoding):
 
     def position_values(self, weights: Tensor, at: At) -> Tensor | None:
         return _add(encoding.position_values(weights, at) for encoding in self.members())
+
+
+def _holds(position: Tensor, q: Tensor, k: Tensor) -> bool:
+    """Whether q kᵀ can be added up in position as it is."""
+    return (
+        all(concrete(tensor) for tensor in (position, q, k))
+        and position.shape == (*q.shape[:3], k.shape[2])
+        and q.shape[:2] == k.shape[:2]
+        and position.dtype == q.dtype == k.dtype
+    )
+
+
+def _accumulate(position: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """position + q kᵀ, in position's own memory: (batch, heads, n_q, n_k)."""
+    logits = position.flatten(0, 1)  # (batch · heads, n_q, n_k)
+    logits.baddbmm_(q.flatten(0, 1), k.flatten(0, 1).mT)
+    return logits.unflatten(0, position.shape[:2])
 
 
 def onto(content: Tensor, position: Tensor) -> Tensor:

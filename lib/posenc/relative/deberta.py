@@ -45,6 +45,8 @@ class DeBERTa(Encoding):
     `DeBERTa/deberta/disentangled_attention.py` and `da_utils.py` of microsoft/DeBERTa.
     """
 
+    new_logits = True
+
     def __init__(
         self,
         dim: int,

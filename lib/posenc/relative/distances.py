@@ -48,7 +48,7 @@ def expand(values: Tensor, n_q: int, n_k: int) -> Tensor:
     if captured():  # `unfold` would tie it to one length
         i = torch.arange(n_q, device=values.device)[:, None]
         return values[..., n_q - 1 - i + torch.arange(n_k, device=values.device)]
-    return values.unfold(-1, n_k, 1).flip(-2)
+    return values.contiguous().unfold(-1, n_k, 1).flip(-2)
 
 
 def by_distance(function: Callable[[Tensor], Tensor], at: At) -> Tensor:

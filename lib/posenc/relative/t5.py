@@ -16,6 +16,8 @@ from .distances import by_distance, require_fit
 class Bias(Encoding):
     """q_i k_jᵀ + β(i − j): a number for each head and distance. Override `bias`."""
 
+    new_logits = True
+
     def bias(self, distance: Tensor) -> Tensor:
         """β for each distance i − j: (…) int64 → (heads or 1, …), never in less than float32."""
         raise NotImplementedError
@@ -182,6 +184,8 @@ class TUPE(Encoding):
     Source: Ke et al. 2021, equations 7 to 10. The published code also normalises p, has a bias in
     U_Q and U_K, and makes the two numbers of [CLS] from rows of its own.
     """
+
+    new_logits = True
 
     def __init__(
         self,

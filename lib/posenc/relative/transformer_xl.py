@@ -32,6 +32,8 @@ class TransformerXL(Encoding):
     Source: Dai et al. 2019, section 3.3; `pytorch/mem_transformer.py` of kimiyoung/transformer-xl.
     """
 
+    new_logits = True
+
     def __init__(
         self,
         dim: int,

@@ -20,8 +20,8 @@ class Convolution(Encoding):
 
     Only the zeros say where a token is. It reads the tokens in the order of the rows and does not
     look at positions; pads, told by the mask, are zeros like those beyond the ends, so a text gives
-    the same whether it is padded or not. As it reads neighbours, a model with it refuses a key
-    cache.
+    the same whether it is padded at its ends or not. As it reads neighbours, a model with it
+    refuses a key cache.
 
     Args:
         dim: number of channels.
