@@ -132,4 +132,4 @@ def test_the_arrays_have_a_cell_for_each_term():
     replaced, dropped = r"\rightsquigarrow", r"\text{–}"
     t5 = next(line for line in family.glance(rows).split("\n") if "T5" in line)
     assert (t5.count(replaced), t5.count(dropped)) == (1, 3)
-    assert r"\beta_{i-j}" in family.in_full(rows)
+    assert r"\beta_{ij}" in family.in_full(rows)

@@ -69,7 +69,7 @@ def shift(products: Tensor) -> Tensor:
     """Transformer-XL's shift: move row i to the left by n_q − i, without touching a number.
 
     Row by row, memory holds the numbers as one long line. Leave out its first n_q, cut it into
-    rows that are shorter by one, and each row starts one place later than the row above it did.
+    rows that are shorter by one, and each row has moved by one place less than the one above.
 
     Args:
         products: (…, n_q, n_q + n_k), contiguous; the first column is never used.

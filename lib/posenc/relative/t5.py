@@ -14,7 +14,7 @@ from .distances import by_distance, require_fit
 
 
 class Bias(Encoding):
-    """q_i k_jᵀ + β(i − j): a number for each head and distance. Override `bias`."""
+    """q_i k_jᵀ / √head_dim + β(i − j): a number for each head and distance. Override `bias`."""
 
     new_logits = True
 
@@ -41,10 +41,10 @@ def bucket(
 ) -> Tensor:
     """T5's f(i − j), the bucket of a distance: each near one of its own, far ones together.
 
-    With N buckets on a side and E = N / 2, m positions away falls into bucket m for m < E, and then
-    into E + ⌊(N − E) ln(m / E) / ln(max_distance / E)⌋, but never above N − 1. Bidirectional, half
-    the buckets are for keys behind and at the query, and half, N + the same, for keys ahead; that
-    leaves bucket N itself empty. One-directional, all keys ahead fall into bucket 0.
+    With N buckets on a side and E = ⌊N / 2⌋, m positions away falls into bucket m for m < E, and
+    then into E + ⌊(N − E) ln(m / E) / ln(max_distance / E)⌋, but never above N − 1. Bidirectional,
+    half the buckets are for keys behind and at the query, and half, N + the same, for keys ahead;
+    that leaves bucket N itself empty. One-directional, all keys ahead fall into bucket 0.
 
     Args:
         distance: i − j, int64 of any shape; the published code has j − i.
@@ -53,7 +53,8 @@ def bucket(
         int64 of that shape, from 0 to buckets − 1.
 
     Raises:
-        ValueError: buckets is odd or too small, or max_distance is not above E.
+        ValueError: there are too few buckets, or an odd number for two directions, max_distance is
+            not above E, or distance is not of int64.
 
     Source: Raffel et al. 2020, section 2.1; `_relative_position_bucket` in `transformers`.
     """
@@ -182,7 +183,7 @@ class TUPE(Encoding):
         ValueError: a size is out of range.
 
     Source: Ke et al. 2021, equations 7 to 10. The published code also normalises p, has a bias in
-    U_Q and U_K, and makes the two numbers of [CLS] from rows of its own.
+    U_Q and U_K, and makes the two numbers of [CLS] from two of its vectors.
     """
 
     new_logits = True

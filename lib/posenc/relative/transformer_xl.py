@@ -14,8 +14,8 @@ from .distances import are_runs, dot, dot_table, occurring, require_fit
 class TransformerXL(Encoding):
     """(q_i + u) k_jᵀ + (q_i + v) (R_{i−j} W_KR)ᵀ, all of it divided by √head_dim.
 
-    R is the sinusoid of the distance, sines before cosines, so R_{−r} has its sines negated. u and
-    v are one row for each head, whatever the query.
+    R is the sinusoid of the distance, sines before cosines; R_{−r} has its sines negated. u and v
+    are one row for each head, whatever the query.
 
     Args:
         dim: width of R, the model's in the paper; even.

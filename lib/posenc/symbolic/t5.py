@@ -1,4 +1,4 @@
-"""T5, ALiBi and TUPE from the root: content and position apart, and position a number."""
+"""T5, ALiBi and TUPE from the root: content and position apart."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .expansion import expansion
 from .letters import W_K, W_Q, d, d_h, p_i, p_j, x_i, x_j
 from .words import Letter, Term
 
-beta = Letter("beta", 1, 1, r"\beta_{i-j}")
-D = Letter("D", 1, 1, "D_{ij}")
+beta = Letter("beta", 1, 1, r"\beta_{ij}")
+r = Letter("r", 1, 1, "r_{ij}")
 """How far apart, |i − j|."""
 m_h = sympy.Symbol("m_h", positive=True)
 U_Q, U_K = Letter("U_Q", d, d_h), Letter("U_K", d, d_h)
@@ -38,9 +38,9 @@ def t5() -> Derivation:
 @derivation
 def alibi() -> Derivation:
     """A number too, but none that is trained."""
-    penalty = Term("pp", -m_h * D, "position–position")
+    penalty = Term("pp", -m_h * r, "position–position")
     return Derivation("alibi", "ALiBi's logit", t5().end).choose(
-        {beta: -m_h * D}, _cc + penalty, because="a fixed slope"
+        {beta: -m_h * r}, _cc + penalty, because="a fixed slope"
     )
 
 
