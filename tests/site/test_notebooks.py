@@ -22,9 +22,10 @@ FORMULA = re.compile(r"\$\$\n?(.+?)\n?\$\$|\$([^$]+?)\$", re.S)
 COMMAND = re.compile(r"\\([A-Za-z]+)")
 #: Seen typeset in JupyterLab. (Missing there: \footnotesize.)
 KNOWN_TO_MATHJAX = re.compile(
-    "Delta|alpha|approx|begin|beta|cdot|color|cos|delta|displaystyle|dots|ell|end|frac|gamma|ge|hat|"
-    "infty|int|le|left|ln|lVert|mapsto|mathrm|max|min|ne|operatorname|otimes|pi|qquad|quad|right|"
-    "rightsquigarrow|rVert|sigma|sin|small|sqrt|sum|text|tfrac|theta|times|top"
+    "Delta|alpha|approx|begin|beta|cdot|color|cos|delta|dfrac|displaystyle|div|dots|ell|end|frac|"
+    "gamma|ge|hat|hline|infty|int|le|left|lfloor|ln|lVert|mapsto|mathrm|max|min|ne|operatorname|"
+    "otimes|pi|qquad|quad|rfloor|right|rightsquigarrow|rVert|sigma|sin|small|sqrt|sum|tanh|text|"
+    "tfrac|theta|times|top"
 )
 FENCE = re.compile(r"^```.*?^```$", re.S | re.M)
 
